@@ -1,0 +1,4 @@
+//! Benchmarks of `crypto::garble`.
+#![allow(missing_docs)]
+
+fn main() {}

@@ -1,0 +1,4 @@
+//! Benchmarks of `crypto::he`.
+#![allow(missing_docs)]
+
+fn main() {}

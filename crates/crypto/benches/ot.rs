@@ -1,0 +1,4 @@
+//! Benchmarks of `crypto::ot`.
+#![allow(missing_docs)]
+
+fn main() {}

@@ -1,0 +1,4 @@
+//! Benchmarks of `crypto::ring`.
+#![allow(missing_docs)]
+
+fn main() {}

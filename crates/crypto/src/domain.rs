@@ -1,0 +1,81 @@
+//! Every domain-separation constant of the product, in one place, each used for one purpose.
+//!
+//! A constant is the context string of a BLAKE3 key derivation (`random::Seed::derive`) or of a BLAKE3 hash. Two
+//! purposes that shared one would share keys, so a test below checks that all of them differ.
+//! The hash of garbled gates needs no constants here: one counter over everything that is hashed in an inference
+//! keeps its uses apart (`garble::hash`).
+
+/// The context string of one purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Domain(&'static str);
+
+impl Domain {
+    /// The string as BLAKE3 takes it.
+    pub const fn context(self) -> &'static str {
+        self.0
+    }
+}
+
+macro_rules! domains {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {
+        $($(#[$doc])* pub const $name: Domain = Domain(concat!("sordino 2026-11 ", $text));)*
+        /// All of them, for the test of uniqueness.
+        pub const ALL: &[Domain] = &[$($name),*];
+    };
+}
+
+domains! {
+    /// The session id, from protocol version, nonces, outline digest and channel binding.
+    SESSION_ID = "session id";
+    /// The running hash of everything two parties said.
+    TRANSCRIPT = "transcript";
+    /// Keys of the base oblivious transfers.
+    OT_BASE_KEY = "ot base key";
+    /// Inner nodes of the trees of the OT extension.
+    OT_TREE = "ot extension tree node";
+    /// Streams expanded from the leaves of those trees.
+    OT_LEAF = "ot extension leaf stream";
+    /// Pads of chosen-message oblivious transfers.
+    OT_CHOSEN_PAD = "ot chosen message pad";
+    /// Outputs of random oblivious transfers.
+    OT_RANDOM_OUTPUT = "ot random output";
+    /// The global free-XOR offset of a session.
+    GARBLE_OFFSET = "garble offset";
+    /// Zero labels of the garbler's own input wires.
+    GARBLE_LABELS = "garble input labels";
+    /// The key base of the gate hash of one inference.
+    GARBLE_HASH_KEY = "garble hash key base";
+    /// The garbler's bit of a known-MSB truncation.
+    TRUNCATION_BIT = "truncation bit";
+    /// The client's one-time blinds.
+    BLIND = "blind";
+    /// The server's one-time masks of a linear layer's answer.
+    HE_MASK = "he answer mask";
+    /// Flooding noise of a linear layer's answer.
+    HE_FLOOD = "he answer flood";
+    /// The fresh encryption of zero in a linear layer's answer.
+    HE_ZERO = "he encryption of zero";
+    /// The client's RLWE secret key.
+    HE_SECRET_KEY = "he secret key";
+    /// Errors of the client's ciphertexts and public key.
+    HE_ERROR = "he error";
+    /// The uniform halves of the client's ciphertexts.
+    HE_UNIFORM = "he ciphertext uniform half";
+    /// The uniform half of the public key.
+    HE_PUBLIC_UNIFORM = "he public key uniform half";
+    /// The key of a file of prepared inferences.
+    PREPARED_FILE = "prepared file key";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_domain_is_used_for_one_purpose() {
+        let mut contexts: Vec<_> = ALL.iter().map(|domain| domain.context()).collect();
+        contexts.sort_unstable();
+        contexts.dedup();
+        assert_eq!(contexts.len(), ALL.len());
+    }
+}

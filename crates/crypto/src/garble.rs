@@ -1,0 +1,1 @@
+//! Garbled circuits.

@@ -1,0 +1,1 @@
+//! RLWE with coefficient packing.

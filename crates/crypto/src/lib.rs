@@ -1,0 +1,23 @@
+//! The tools of private inference, in the order a value meets them.
+//!
+//! This crate knows no network, socket or clock. Randomness enters as an argument, messages are data, and every
+//! tool has an ideal twin, so that the layers above can be tested without it. What each tool promises, to whom,
+//! and why, stands in `SECURITY.md`.
+//!
+//! ```text
+//! secret  random  domain   how secrets are held, drawn and kept apart
+//! cpu                      which kernels this processor may run
+//! ring                     Z_2^l: shares, packing, the integer kernels of the online phase
+//! he                       RLWE: the linear layers of the offline phase
+//! ot                       oblivious transfer: how the client gets its wire labels
+//! garble                   garbled circuits: ReLU, truncation, maximum, argmax
+//! ```
+
+pub mod cpu;
+pub mod domain;
+pub mod garble;
+pub mod he;
+pub mod ot;
+pub mod random;
+pub mod ring;
+pub mod secret;

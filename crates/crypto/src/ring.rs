@@ -1,0 +1,1 @@
+//! Values, shares and kernels over Z_2^l.

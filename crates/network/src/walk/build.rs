@@ -1,0 +1,380 @@
+//! How a draft becomes a walk: one method per kind of layer, shapes checked as they arise.
+
+use std::collections::HashMap;
+
+use super::{ConvGeometry, Operation, Part, Place, ReluSite, SiteIndex, StageIndex, Step, ValueId, Walk};
+use crate::shape::Shape;
+use crate::spec::{
+    Block, Branches, Cell, Conv, Draft, FactorizedReduce, Groups, Join, Layer, Pool, Residual, SpecError,
+    SpecFault, Split,
+};
+
+const MAX_DEPTH: usize = 6;
+const MAX_STEPS: usize = 20_000;
+const MAX_WORK: u64 = 1 << 53;
+
+pub(super) fn walk(draft: &Draft) -> Result<Walk, SpecError> {
+    let mut builder = Builder::new(draft);
+    builder.network(draft).map_err(|fault| SpecError { place: builder.place_in_words(), fault })?;
+    Ok(Walk { steps: builder.steps, shapes: builder.shapes, sites: builder.sites })
+}
+
+type Outcome<T> = Result<T, SpecFault>;
+
+struct Builder {
+    classes: usize,
+    steps: Vec<Step>,
+    shapes: Vec<Shape>,
+    sites: Vec<ReluSite>,
+    place: Place,
+    /// The path below the block, such as `body`, `branch2`; names and error places are made from it.
+    path: Vec<String>,
+    /// The layer being walked in each list, for error places.
+    layers: Vec<(usize, &'static str)>,
+    counters: HashMap<(String, &'static str), usize>,
+}
+
+impl Builder {
+    fn new(draft: &Draft) -> Self {
+        Self {
+            classes: draft.classes,
+            steps: Vec::new(),
+            shapes: vec![draft.input],
+            sites: Vec::new(),
+            place: Place { part: Part::Stem, block: None },
+            path: Vec::new(),
+            layers: Vec::new(),
+            counters: HashMap::new(),
+        }
+    }
+
+    fn network(&mut self, draft: &Draft) -> Outcome<()> {
+        if !draft.input.is_sane() {
+            return Err(SpecFault::Size { shape: draft.input });
+        }
+        let mut older = self.list(&draft.stem.layers, ValueId::IMAGE)?;
+        let mut newer = self.within("second", |this| this.list(&draft.stem.second, older))?;
+        for (index, stage) in draft.stages.iter().enumerate() {
+            self.place = Place { part: Part::Stage(StageIndex(index + 1)), block: None };
+            if stage.blocks.is_empty() {
+                return Err(SpecFault::Empty { what: "the list of blocks" });
+            }
+            for (number, block) in stage.blocks.iter().enumerate() {
+                self.place.block = Some(number + 1);
+                let output = self.block(block, older, newer)?;
+                older = newer;
+                newer = output;
+            }
+        }
+        self.place = Place { part: Part::Head, block: None };
+        let end = self.list(&draft.head, newer)?;
+        let shape = self.shapes[end.0];
+        if shape != Shape::vector(draft.classes) || end.0 + 1 != self.shapes.len() || end == ValueId::IMAGE {
+            return Err(SpecFault::End { end: shape, classes: draft.classes });
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, block: &Block, older: ValueId, newer: ValueId) -> Outcome<ValueId> {
+        match block {
+            Block::Plain(layers) => self.list(layers, newer),
+            Block::Residual(residual) => self.residual(residual, newer),
+            Block::Cell(cell) => self.cell(cell, older, newer),
+        }
+    }
+
+    fn residual(&mut self, residual: &Residual, input: ValueId) -> Outcome<ValueId> {
+        let input = self.within("before", |this| this.list(&residual.before, input))?;
+        let body = self.within("body", |this| this.list(&residual.body, input))?;
+        let shortcut = self.within("shortcut", |this| this.list(&residual.shortcut, input))?;
+        let sum = self.join(Join::Sum, vec![body, shortcut])?;
+        self.within("sum", |this| this.list(&residual.after_sum, sum))
+    }
+
+    fn cell(&mut self, cell: &Cell, older: ValueId, newer: ValueId) -> Outcome<ValueId> {
+        let older = self.within("older", |this| this.list(&cell.older, older))?;
+        let newer = self.within("newer", |this| this.list(&cell.newer, newer))?;
+        let mut nodes = vec![older, newer];
+        let mut activated = HashMap::new();
+        for edges in &cell.nodes {
+            let number = nodes.len();
+            let mut ends = Vec::with_capacity(edges.len());
+            for (index, edge) in edges.iter().enumerate() {
+                let mut start = node(&nodes, edge.from)?;
+                if edge.activated {
+                    start = match activated.get(&edge.from) {
+                        Some(value) => *value,
+                        None => self.within(&format!("node{}", edge.from), |this| this.relu(start, None))?,
+                    };
+                    activated.insert(edge.from, start);
+                }
+                ends.push(
+                    self.within(&format!("node{number}.edge{}", index + 1), |this| this.list(&edge.layers, start))?,
+                );
+            }
+            nodes.push(self.within(&format!("node{number}"), |this| this.join(Join::Sum, ends))?);
+        }
+        let parts = cell.concat.iter().map(|index| node(&nodes, *index)).collect::<Outcome<_>>()?;
+        let joined = self.join(Join::Concat, parts)?;
+        self.within("post", |this| this.list(&cell.post, joined))
+    }
+
+    fn list(&mut self, layers: &[Layer], input: ValueId) -> Outcome<ValueId> {
+        if self.layers.len() >= MAX_DEPTH {
+            return Err(SpecFault::Depth { limit: MAX_DEPTH });
+        }
+        let mut value = input;
+        for (index, layer) in layers.iter().enumerate() {
+            self.layers.push((index + 1, layer.kind()));
+            value = self.layer(layer, value)?;
+            self.layers.pop();
+        }
+        Ok(value)
+    }
+
+    fn layer(&mut self, layer: &Layer, input: ValueId) -> Outcome<ValueId> {
+        match layer {
+            Layer::Conv(conv) => self.conv(conv, input),
+            Layer::BatchNorm => self.same_size(Operation::BatchNorm { affine: true }, input),
+            Layer::PlainBatchNorm => self.same_size(Operation::BatchNorm { affine: false }, input),
+            Layer::Relu => self.relu(input, None),
+            Layer::Relu6 => self.relu(input, Some(6)),
+            Layer::AveragePool(pool) => self.pool(Operation::AveragePool(pool.clone()), pool, input),
+            Layer::MaxPool(pool) => self.pool(Operation::MaxPool(pool.clone()), pool, input),
+            Layer::GlobalAveragePool => {
+                let channels = self.shapes[input.0].channels;
+                self.push(Operation::GlobalAveragePool, vec![input], Shape::vector(channels))
+            }
+            Layer::FactorizedReduce(reduce) => self.factorized_reduce(reduce, input),
+            Layer::FullyConnected(layer) => self.fully_connected(layer.out, input),
+            Layer::Classifier => self.fully_connected(self.classes, input),
+            Layer::Branches(branches) => self.branches(branches, input),
+            Layer::Split(split) => self.split(split, input),
+        }
+    }
+
+    fn conv(&mut self, conv: &Conv, input: ValueId) -> Outcome<ValueId> {
+        let shape = self.shapes[input.0];
+        at_least_one("the kernel", conv.kernel)?;
+        at_least_one("the dilation", conv.dilation)?;
+        let output = shape.with_channels(conv.out);
+        if !output.is_sane() {
+            return Err(SpecFault::Size { shape: output });
+        }
+        let groups = match conv.groups {
+            Groups::Count(count) => count,
+            Groups::Depthwise => shape.channels,
+        };
+        if groups == 0 || !shape.channels.is_multiple_of(groups) || !conv.out.is_multiple_of(groups) {
+            return Err(SpecFault::Groups { groups, input: shape.channels, output: conv.out });
+        }
+        let padding = conv.resolved_padding();
+        let span = conv.dilation.saturating_mul(conv.kernel - 1).saturating_add(1);
+        let output = windowed(output, span, conv.stride, padding)?;
+        let geometry = ConvGeometry {
+            inputs: shape.channels,
+            outputs: conv.out,
+            kernel: conv.kernel,
+            stride: conv.stride,
+            padding,
+            dilation: conv.dilation,
+            groups,
+            bias: conv.bias,
+        };
+        let work = (geometry.taps() as u64).checked_mul(output.scalars());
+        if work.is_none_or(|work| work > MAX_WORK) {
+            return Err(SpecFault::Work);
+        }
+        self.push(Operation::Conv(geometry), vec![input], output)
+    }
+
+    fn pool(&mut self, operation: Operation, pool: &Pool, input: ValueId) -> Outcome<ValueId> {
+        at_least_one("the kernel", pool.kernel)?;
+        if pool.padding > pool.kernel / 2 {
+            let expected = "at most half the kernel, so that no window lies outside the map";
+            return Err(SpecFault::Parameter { what: "the padding", value: pool.padding, expected });
+        }
+        let output = windowed(self.shapes[input.0], pool.kernel, pool.stride, pool.padding)?;
+        self.push(operation, vec![input], output)
+    }
+
+    fn factorized_reduce(&mut self, reduce: &FactorizedReduce, input: ValueId) -> Outcome<ValueId> {
+        let shape = self.shapes[input.0];
+        if !shape.height.is_multiple_of(2) || !shape.width.is_multiple_of(2) || reduce.out < 2 {
+            return Err(SpecFault::OddReduce { input: shape });
+        }
+        let first = Conv { padding: Some(0), ..Conv::new(reduce.out / 2, 1).stride(2) };
+        let second = Conv { out: reduce.out - first.out, ..first.clone() };
+        let straight = self.conv(&first, input)?;
+        let cropped = Shape { height: shape.height - 1, width: shape.width - 1, ..shape };
+        let shifted = self.push(Operation::DropFirstRowAndColumn, vec![input], cropped)?;
+        let shifted = self.conv(&second, shifted)?;
+        self.join(Join::Concat, vec![straight, shifted])
+    }
+
+    fn fully_connected(&mut self, outputs: usize, input: ValueId) -> Outcome<ValueId> {
+        let shape = Shape::vector(outputs);
+        if !shape.is_sane() {
+            return Err(SpecFault::Size { shape });
+        }
+        let inputs = self.shapes[input.0].scalars();
+        if inputs.checked_mul(outputs as u64).is_none_or(|work| work > MAX_WORK) {
+            return Err(SpecFault::Work);
+        }
+        let inputs = usize::try_from(inputs).map_err(|_| SpecFault::Work)?;
+        self.push(Operation::FullyConnected { inputs, outputs }, vec![input], shape)
+    }
+
+    fn relu(&mut self, input: ValueId, ceiling: Option<u8>) -> Outcome<ValueId> {
+        let site = SiteIndex(self.sites.len());
+        let output = self.same_size(Operation::Relu { site, ceiling }, input)?;
+        let step = self.steps.len() - 1;
+        let name = self.steps[step].name.clone();
+        self.sites.push(ReluSite { index: site, step, name, place: self.place, shape: self.shapes[output.0] });
+        Ok(output)
+    }
+
+    fn branches(&mut self, branches: &Branches, input: ValueId) -> Outcome<ValueId> {
+        let mut ends = Vec::with_capacity(branches.branches.len());
+        for (index, branch) in branches.branches.iter().enumerate() {
+            ends.push(self.within(&format!("branch{}", index + 1), |this| this.list(branch, input))?);
+        }
+        self.join(branches.join, ends)
+    }
+
+    fn split(&mut self, split: &Split, input: ValueId) -> Outcome<ValueId> {
+        let channels = self.shapes[input.0].channels;
+        let total = split.groups.iter().fold(0_usize, |sum, group| sum.saturating_add(group.channels));
+        if total != channels {
+            return Err(SpecFault::Split { groups: total, input: channels });
+        }
+        let mut start = 0;
+        let mut ends: Vec<ValueId> = Vec::with_capacity(split.groups.len());
+        for (index, group) in split.groups.iter().enumerate() {
+            at_least_one("a group's number of channels", group.channels)?;
+            let end = self.within(&format!("group{}", index + 1), |this| {
+                let shape = this.shapes[input.0].with_channels(group.channels);
+                let slice = Operation::Slice { start, channels: group.channels };
+                let mut value = this.push(slice, vec![input], shape)?;
+                if let Some(carry) = &group.carry {
+                    let previous = *ends.last().ok_or(SpecFault::Carry)?;
+                    let carried = this.within("carry", |this| this.list(carry, previous))?;
+                    value = this.join(Join::Sum, vec![value, carried])?;
+                }
+                this.list(&group.layers, value)
+            })?;
+            start += group.channels;
+            ends.push(end);
+        }
+        self.join(Join::Concat, ends)
+    }
+
+    fn join(&mut self, join: Join, ends: Vec<ValueId>) -> Outcome<ValueId> {
+        let Some(&first) = ends.first() else {
+            return Err(SpecFault::Empty { what: "the list of values to join" });
+        };
+        if ends.len() == 1 {
+            return Ok(first);
+        }
+        let shape = self.shapes[first.0];
+        let mut channels = 0_usize;
+        for end in &ends {
+            let other = self.shapes[end.0];
+            let comparable = if join == Join::Sum { other } else { other.with_channels(shape.channels) };
+            if comparable != shape {
+                let joined = if join == Join::Sum { "added" } else { "concatenated" };
+                return Err(SpecFault::Branches { first: shape, other, joined });
+            }
+            channels = channels.saturating_add(other.channels);
+        }
+        match join {
+            Join::Sum => self.push(Operation::Add, ends, shape),
+            Join::Concat => self.push(Operation::Concat, ends, shape.with_channels(channels)),
+        }
+    }
+
+    fn same_size(&mut self, operation: Operation, input: ValueId) -> Outcome<ValueId> {
+        let shape = self.shapes[input.0];
+        self.push(operation, vec![input], shape)
+    }
+
+    fn push(&mut self, operation: Operation, inputs: Vec<ValueId>, shape: Shape) -> Outcome<ValueId> {
+        if !shape.is_sane() {
+            return Err(SpecFault::Size { shape });
+        }
+        if self.steps.len() >= MAX_STEPS {
+            return Err(SpecFault::Steps { limit: MAX_STEPS });
+        }
+        let name = self.unique_name(operation.kind());
+        let output = ValueId(self.shapes.len());
+        self.shapes.push(shape);
+        self.steps.push(Step { operation, inputs, output, place: self.place, name });
+        Ok(output)
+    }
+
+    /// Numbers operations per path and kind, so that dropping a ReLU renames no convolution.
+    fn unique_name(&mut self, kind: &'static str) -> String {
+        let mut prefix = match self.place.part {
+            Part::Stem => "stem.".to_owned(),
+            Part::Stage(stage) => format!("stage{}.", stage.0),
+            Part::Head => "head.".to_owned(),
+        };
+        if let Some(block) = self.place.block {
+            prefix.push_str(&format!("block{block}."));
+        }
+        for part in &self.path {
+            prefix.push_str(part);
+            prefix.push('.');
+        }
+        let counter = self.counters.entry((prefix.clone(), kind)).or_default();
+        *counter += 1;
+        format!("{prefix}{kind}{counter}")
+    }
+
+    /// Runs with one more word on the path. On an error the path stays as it is, to name the place.
+    fn within<T>(&mut self, word: &str, run: impl FnOnce(&mut Self) -> Outcome<T>) -> Outcome<T> {
+        self.path.push(word.to_owned());
+        let result = run(self)?;
+        self.path.pop();
+        Ok(result)
+    }
+
+    fn place_in_words(&self) -> String {
+        let mut words = match self.place.part {
+            Part::Stem => "stem".to_owned(),
+            Part::Stage(stage) => format!("stage {}", stage.0),
+            Part::Head => "head".to_owned(),
+        };
+        if let Some(block) = self.place.block {
+            words.push_str(&format!(", block {block}"));
+        }
+        for part in &self.path {
+            words.push_str(&format!(", {part}"));
+        }
+        if let Some((number, kind)) = self.layers.last() {
+            words.push_str(&format!(", layer {number} ({kind})"));
+        }
+        words
+    }
+}
+
+fn node(nodes: &[ValueId], index: usize) -> Outcome<ValueId> {
+    nodes.get(index).copied().ok_or(SpecFault::Node { node: index, last: nodes.len() - 1 })
+}
+
+fn at_least_one(what: &'static str, value: usize) -> Outcome<()> {
+    if value == 0 { Err(SpecFault::Parameter { what, value, expected: "at least 1" }) } else { Ok(()) }
+}
+
+/// The size after a window of `span` pixels slid over the map.
+fn windowed(input: Shape, span: usize, stride: usize, padding: usize) -> Outcome<Shape> {
+    at_least_one("the stride", stride)?;
+    let side = |length: usize| {
+        let padded = length.checked_add(padding.checked_mul(2)?)?;
+        Some(padded.checked_sub(span)? / stride + 1)
+    };
+    match (side(input.height), side(input.width)) {
+        (Some(height), Some(width)) => Ok(Shape { height, width, ..input }),
+        _ => Err(SpecFault::Window { span, input, padding }),
+    }
+}

@@ -1,0 +1,319 @@
+//! Named families of networks as functions to specs.
+//!
+//! A name is a family with options: `resnet18`, `resnet18:m=32`, `hrn-5x5x3x:m=16`, `wrn-22x8:final-relu=no`,
+//! `sphynx:c=5,d=10,reduce=0+5`. Networks come in their CIFAR form (3x3 stem, no early pooling); `stem=imagenet`
+//! asks for the other where a family has one.
+
+mod darts;
+mod genotype;
+mod mobilenet;
+mod name;
+mod resnet;
+mod sphynx;
+mod vgg;
+mod wide_resnet;
+
+use crate::shape::Shape;
+use crate::spec::{Block, Draft, Layer, NetworkSpec, SpecError, Stage, Stem};
+
+use name::Name;
+pub use sphynx::PUBLISHED as SPHYNX_PUBLISHED;
+
+/// One line of the list of the zoo.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// What to ask for.
+    pub name: &'static str,
+    /// The family it belongs to.
+    pub family: &'static str,
+    /// The image side the papers use with it.
+    pub input: usize,
+    /// What it is.
+    pub summary: &'static str,
+}
+
+/// A family and the options its names take.
+#[derive(Clone, Copy, Debug)]
+pub struct Family {
+    /// How its names look.
+    pub pattern: &'static str,
+    /// The options, with their values.
+    pub options: &'static [(&'static str, &'static str)],
+}
+
+/// The families.
+pub fn families() -> &'static [Family] {
+    FAMILIES
+}
+
+/// The named networks, one or more per family.
+pub fn catalog() -> &'static [Entry] {
+    CATALOG
+}
+
+/// Builds a network by name for square images of the given side.
+///
+/// # Errors
+/// When the name or an option is unknown (with the nearest known one), or the network does not fit the image.
+pub fn build(name: &str, side: usize, classes: usize) -> Result<NetworkSpec, ZooError> {
+    let mut name = Name::parse(name)?;
+    let family = name.family.clone();
+    let parts = match family.as_str() {
+        "vgg11" | "vgg13" | "vgg16" | "vgg19" => vgg::build(&mut name)?,
+        "mobilenetv1" => mobilenet::v1(&mut name)?,
+        "mobilenetv2" => mobilenet::v2(&mut name)?,
+        "sphynx" => sphynx::build(&mut name)?,
+        "darts" => darts::build(&mut name, &genotype::DARTS)?,
+        "pc-darts" => darts::build(&mut name, &genotype::PC_DARTS)?,
+        other => match (resnet::parse(other), wide_resnet::parse(other)) {
+            (Some(base), _) => base.build(&mut name)?,
+            (_, Some(base)) => base.build(&mut name)?,
+            _ => return Err(unknown(other)),
+        },
+    };
+    name.finish()?;
+    let Parts { stem, stages, head } = parts;
+    let draft = Draft { name: name.text, classes, input: Shape::image(side), stem, stages, head };
+    Ok(NetworkSpec::new(draft)?)
+}
+
+fn unknown(name: &str) -> ZooError {
+    let nearest = CATALOG
+        .iter()
+        .map(|entry| entry.name.split(':').next().unwrap_or(entry.name))
+        .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)))
+        .unwrap_or("resnet18");
+    ZooError::UnknownNetwork { name: name.to_owned(), nearest: nearest.to_owned() }
+}
+
+/// What a family's function makes: all of a draft but name, classes and input.
+struct Parts {
+    stem: Stem,
+    stages: Vec<Stage>,
+    head: Vec<Layer>,
+}
+
+impl Parts {
+    /// With the usual head: the mean of each channel, then the classifier.
+    fn pooled(stem: Vec<Layer>, stages: Vec<Vec<Block>>) -> Self {
+        Self {
+            stem: Stem { layers: stem, second: Vec::new() },
+            stages: stages.into_iter().map(|blocks| Stage { blocks }).collect(),
+            head: vec![Layer::GlobalAveragePool, Layer::Classifier],
+        }
+    }
+}
+
+/// Which form of the stem a network takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StemForm {
+    /// Full resolution goes into the first stage.
+    Cifar,
+    /// The resolution is cut first.
+    ImageNet,
+}
+
+impl StemForm {
+    fn option(name: &mut Name) -> Result<Self, ZooError> {
+        name.choice("stem", &[("cifar", Self::Cifar), ("imagenet", Self::ImageNet)])
+    }
+}
+
+/// A network the zoo does not have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ZooError {
+    /// No such family.
+    #[error("there is no network called {name:?}; the nearest name is {nearest:?} (`sordino zoo` lists all)")]
+    UnknownNetwork {
+        /// What was asked for.
+        name: String,
+        /// The nearest known name.
+        nearest: String,
+    },
+    /// No such option.
+    #[error("{family} has no option {option:?}; it takes {known}")]
+    UnknownOption {
+        /// The family.
+        family: String,
+        /// What was asked for.
+        option: String,
+        /// What there is.
+        known: String,
+    },
+    /// A value that cannot be used.
+    #[error("option {option}={value:?} of {family} is not usable; expected {expected}")]
+    BadValue {
+        /// The family.
+        family: String,
+        /// The option.
+        option: String,
+        /// What came.
+        value: String,
+        /// What can be used.
+        expected: String,
+    },
+    /// The text is no name at all.
+    #[error("{name:?} is no network name; write a family and its options, such as resnet18:m=32")]
+    Malformed {
+        /// What came.
+        name: String,
+    },
+    /// The network does not fit the image.
+    #[error("the network does not fit: {0}")]
+    Shapes(#[from] SpecError),
+}
+
+const FAMILIES: &[Family] = &[
+    Family {
+        pattern: "resnet6 resnet9 resnet10 resnet18 resnet34 resnet20 resnet32 resnet44 resnet56",
+        options: &[
+            ("m", "channels of the first stage (BaseCh); 64, or 16 for resnet20 and its like"),
+            ("factors", "channel growth from stage to stage (StageCh), such as 3x3x3x"),
+            ("depths", "blocks per stage, such as 2+1+1+1"),
+            ("stem", "cifar (default) or imagenet"),
+        ],
+    },
+    Family {
+        pattern: "hrn-AxBxCx",
+        options: &[
+            ("m", "channels of the first stage; 16"),
+            ("base", "resnet18 (default) or resnet34: blocks per stage"),
+            ("depths", "blocks per stage, such as 2+2+2+2"),
+            ("stem", "cifar (default) or imagenet"),
+        ],
+    },
+    Family {
+        pattern: "hrn-depth-A-B-C-D",
+        options: &[("m", "channels of the first stage; 16"), ("stem", "cifar (default) or imagenet")],
+    },
+    Family {
+        pattern: "wrn-DEPTHxWIDTH",
+        options: &[
+            ("final-relu", "yes (default), or no: without the ReLU before the pooling, as SNL has it"),
+            ("stem-channels", "channels of the stem; 16"),
+        ],
+    },
+    Family {
+        pattern: "vgg11 vgg13 vgg16 vgg19",
+        options: &[
+            ("c", "channels of the first stage; 64"),
+            ("hidden", "size of the two hidden fully connected layers; 4096, 0 for none"),
+        ],
+    },
+    Family { pattern: "mobilenetv1", options: &[("stem", "cifar (default) or imagenet")] },
+    Family {
+        pattern: "mobilenetv2",
+        options: &[("stem", "cifar (default) or imagenet"), ("clip", "no (default), or yes: ReLUs clipped at 6")],
+    },
+    Family {
+        pattern: "sphynx",
+        options: &[
+            ("c", "initial channels; 5"),
+            ("d", "number of cells; 10"),
+            ("reduce", "which cells halve the resolution, counted from 0; the published ones, or d/3+2d/3"),
+            ("balance", "relu (default: channels x4 at a reduce cell) or flop (x2)"),
+            ("conv", "vanilla (default) or separable"),
+            ("cells", "sphynx (default), darts or pc-darts"),
+            ("stem", "cifar (default) or imagenet"),
+        ],
+    },
+    Family {
+        pattern: "darts pc-darts",
+        options: &[
+            ("c", "initial channels; 36"),
+            ("d", "number of cells; 20"),
+            ("reduce", "which cells halve the resolution, counted from 0; d/3+2d/3"),
+            ("share", "no (default), or yes: one ReLU per node for all convolutions that read it"),
+        ],
+    },
+];
+
+macro_rules! catalog {
+    ($($name:literal $family:literal $input:literal $summary:literal;)*) => {
+        &[$(Entry { name: $name, family: $family, input: $input, summary: $summary },)*]
+    };
+}
+
+const CATALOG: &[Entry] = catalog! {
+    "resnet6" "resnet" 32 "one convolution per stage (DeepReDuce Table 9)";
+    "resnet9" "resnet" 32 "resnet10 with one convolution in the first stage (DeepReDuce Table 7)";
+    "resnet10" "resnet" 32 "one block per stage";
+    "resnet18" "resnet" 32 "the baseline of DeepReDuce and SNL";
+    "resnet34" "resnet" 32 "blocks 3, 4, 6, 3";
+    "resnet20" "resnet" 32 "three thin stages of 3 blocks";
+    "resnet32" "resnet" 32 "three thin stages of 5 blocks (DELPHI)";
+    "resnet56" "resnet" 32 "three thin stages of 9 blocks";
+    "resnet18:stem=imagenet" "resnet" 224 "for 224x224 images";
+    "hrn-5x5x3x" "hybrenet" 32 "ReLU-equalized, for large budgets (DeepReShape)";
+    "hrn-5x7x2x" "hybrenet" 32 "ReLU-equalized";
+    "hrn-6x6x2x" "hybrenet" 32 "ReLU-equalized";
+    "hrn-7x5x2x" "hybrenet" 32 "ReLU-equalized";
+    "hrn-2x5x3x" "hybrenet" 32 "for small budgets: most ReLUs where they matter least";
+    "hrn-4x6x3x:base=resnet34" "hybrenet" 32 "on the depths of resnet34";
+    "hrn-2x6x3x:base=resnet34" "hybrenet" 32 "on the depths of resnet34, for small budgets";
+    "hrn-depth-1-5-5-3" "hybrenet" 32 "printed as equalized through depth; it does not satisfy the inequality";
+    "hrn-depth-1-5-7-2" "hybrenet" 32 "printed as equalized through depth; it does not satisfy the inequality";
+    "hrn-depth-1-6-6-2" "hybrenet" 32 "printed as equalized through depth; it does not satisfy the inequality";
+    "hrn-depth-1-7-5-2" "hybrenet" 32 "printed as equalized through depth; it does not satisfy the inequality";
+    "wrn-22x8" "wide_resnet" 32 "pre-activation blocks; counts its final ReLU";
+    "wrn-22x8:final-relu=no" "wide_resnet" 32 "as SNL has it";
+    "wrn-16x8" "wide_resnet" 32 "two blocks per stage";
+    "vgg11" "vgg" 32 "plain, with max pooling";
+    "vgg16" "vgg" 32 "plain, with max pooling";
+    "mobilenetv1" "mobilenet" 32 "depthwise separable convolutions";
+    "mobilenetv2" "mobilenet" 32 "inverted residuals";
+    "mobilenetv1:stem=imagenet" "mobilenet" 224 "for 224x224 images";
+    "mobilenetv2:stem=imagenet" "mobilenet" 224 "for 224x224 images";
+    "sphynx:c=5,d=5" "sphynx" 32 "25.6K ReLUs";
+    "sphynx:c=5,d=10" "sphynx" 32 "51.2K ReLUs";
+    "sphynx:c=10,d=10" "sphynx" 32 "102.4K ReLUs";
+    "sphynx:c=20,d=10,stem=imagenet" "sphynx" 224 "345K ReLUs at 224x224";
+    "darts" "darts" 32 "the cells of DARTS, ReLUs everywhere";
+    "pc-darts" "darts" 32 "the cells of PC-DARTS, ReLUs everywhere";
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_named_network_can_be_built() {
+        for entry in catalog() {
+            build(entry.name, entry.input, 100).unwrap_or_else(|error| panic!("{}: {error}", entry.name));
+        }
+    }
+
+    #[test]
+    fn a_typo_gets_the_nearest_name() {
+        let error = build("resnet81", 32, 10).unwrap_err().to_string();
+        assert!(error.contains("\"resnet18\""), "{error}");
+        let error = build("mobilnetv2", 32, 10).unwrap_err().to_string();
+        assert!(error.contains("\"mobilenetv2\""), "{error}");
+        let error = build("sphinx:c=5", 32, 10).unwrap_err().to_string();
+        assert!(error.contains("\"sphynx\""), "{error}");
+    }
+
+    #[test]
+    fn a_wrong_option_says_what_there_is() {
+        let error = build("resnet18:n=3", 32, 10).unwrap_err().to_string();
+        assert_eq!(error, "resnet18 has no option \"n\"; it takes m, factors, depths, stem");
+        let error = build("resnet18:m=lots", 32, 10).unwrap_err().to_string();
+        assert!(error.contains("m=\"lots\"") && error.contains("number"), "{error}");
+        for bad in ["", ":", "resnet18:", "resnet18:m", "resnet18:=3", "resnet18:m=3:m=4", "hrn-5x5x", "wrn-8x22"] {
+            assert!(build(bad, 32, 10).is_err(), "{bad}");
+        }
+        assert!(build("resnet18:m=3,m=4", 32, 10).is_err());
+    }
+
+    #[test]
+    fn huge_numbers_are_refused_without_being_tried() {
+        for bad in
+            ["resnet18:m=99999999999", "resnet18:depths=99999999+1+1+1", "sphynx:d=999999999", "wrn-4000000000x8"]
+        {
+            assert!(build(bad, 32, 10).is_err(), "{bad}");
+        }
+        assert!(build("resnet18", 100_000, 10).is_err());
+        assert!(build("resnet18", 32, 0).is_err());
+        assert!(build("vgg16", 16, 10).is_err());
+    }
+}

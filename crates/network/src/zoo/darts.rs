@@ -1,0 +1,73 @@
+//! DARTS and PC-DARTS networks as their authors evaluate them, for the counts of Sphynx Table 1.
+//!
+//! Every convolution is preceded by a ReLU, also those that preprocess a cell's inputs on four times the
+//! channels; a separable convolution is two of them. With `share=yes` the convolutions that read one node share
+//! its ReLU (Sphynx section 5.2 and appendix E.1).
+
+use super::genotype::{self, Genotype, Op};
+use super::name::Name;
+use super::sphynx::wire;
+use super::{Parts, ZooError};
+use crate::spec::{Block, Cell, Conv, FactorizedReduce, Layer, Pool, Stage};
+
+pub(super) fn build(name: &mut Name, genotype: &Genotype) -> Result<Parts, ZooError> {
+    let initial = name.count("c", 36)?;
+    let depth = name.count("d", 20)?;
+    let reduce = name.counts("reduce")?.unwrap_or_else(|| genotype::thirds(depth));
+    let shares = name.choice("share", &[("no", false), ("yes", true)])?;
+    let stem = vec![Layer::Conv(Conv::new(3 * initial, 3)), Layer::BatchNorm];
+    let mut stages: Vec<Stage> = Vec::new();
+    let mut channels = initial;
+    let mut previous_reduced = false;
+    for index in 0..depth {
+        let reduces = reduce.contains(&index);
+        if reduces {
+            channels *= 2;
+        }
+        let block = Block::Cell(cell(genotype, channels, reduces, previous_reduced, shares));
+        match stages.last_mut() {
+            Some(stage) if !reduces => stage.blocks.push(block),
+            _ => stages.push(Stage { blocks: vec![block] }),
+        }
+        previous_reduced = reduces;
+    }
+    let mut parts = Parts::pooled(stem, Vec::new());
+    parts.stages = stages;
+    Ok(parts)
+}
+
+fn cell(genotype: &Genotype, channels: usize, reduces: bool, previous_reduced: bool, shares: bool) -> Cell {
+    let edges = if reduces { &genotype.reduce } else { &genotype.normal };
+    let one_by_one = vec![Layer::Relu, Layer::Conv(Conv::new(channels, 1)), Layer::BatchNorm];
+    let older = if previous_reduced { reduce_layers(channels) } else { one_by_one.clone() };
+    let mut nodes = wire(edges, reduces, |op, stride| edge(op, channels, stride));
+    if shares {
+        for edge in nodes.iter_mut().flatten() {
+            if edge.layers.first().is_some_and(Layer::is_relu) {
+                edge.layers.remove(0);
+                edge.activated = true;
+            }
+        }
+    }
+    Cell { older, newer: one_by_one, nodes, concat: vec![2, 3, 4, 5], post: Vec::new() }
+}
+
+fn edge(op: Op, channels: usize, stride: usize) -> Vec<Layer> {
+    let separable = |conv: Conv| {
+        let pointwise = Layer::Conv(Conv::new(channels, 1));
+        vec![Layer::Relu, Layer::Conv(conv.depthwise()), pointwise, Layer::BatchNorm]
+    };
+    let conv = |kernel, stride| Conv::new(channels, kernel).stride(stride);
+    match op {
+        Op::Skip if stride == 1 => Vec::new(),
+        Op::Skip => reduce_layers(channels),
+        Op::Conv(kernel) => [separable(conv(kernel, stride)), separable(conv(kernel, 1))].concat(),
+        Op::Dilated(kernel) => separable(conv(kernel, stride).dilation(2)),
+        Op::Average => vec![Layer::AveragePool(Pool::new(3, stride).padding(1))],
+        Op::Max => vec![Layer::MaxPool(Pool::new(3, stride).padding(1))],
+    }
+}
+
+fn reduce_layers(channels: usize) -> Vec<Layer> {
+    vec![Layer::Relu, Layer::FactorizedReduce(FactorizedReduce { out: channels }), Layer::BatchNorm]
+}

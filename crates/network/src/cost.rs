@@ -35,7 +35,8 @@ impl Cost {
             Operation::Conv(conv) => {
                 let taps = conv.taps() as u64;
                 cost.macs = taps * output.scalars();
-                cost.parameters = taps * conv.outputs as u64 + if conv.bias { conv.outputs as u64 } else { 0 };
+                cost.parameters =
+                    taps * conv.outputs as u64 + if conv.bias { conv.outputs as u64 } else { 0 };
             }
             Operation::FullyConnected { inputs, outputs } => {
                 cost.macs = *inputs as u64 * *outputs as u64;

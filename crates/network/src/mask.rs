@@ -123,7 +123,9 @@ fn check_bits(site: &ReluSite, mask: &SiteMask) -> Result<(), MaskMismatch> {
     };
     match mask.bit_length(site.shape) {
         Some(expected) if expected == came => Ok(()),
-        expected => Err(MaskMismatch::Bits { site: site.name.clone(), expected: expected.unwrap_or(0), came }),
+        expected => {
+            Err(MaskMismatch::Bits { site: site.name.clone(), expected: expected.unwrap_or(0), came })
+        }
     }
 }
 

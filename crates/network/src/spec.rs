@@ -249,7 +249,11 @@ mod tests {
     #[test]
     fn a_wrong_spec_is_refused_with_the_place_and_the_reason() {
         let cases = [
-            ("relu\", { conv = { out = 4", "relu\", { conv = { out = 5", "stage 1, block 1: the branches end at 5x8x8"),
+            (
+                "relu\", { conv = { out = 4",
+                "relu\", { conv = { out = 5",
+                "stage 1, block 1: the branches end at 5x8x8",
+            ),
             ("out = 4, kernel = 3 } }, \"batch", "out = 0, kernel = 3 } }, \"batch", "stem, layer 1 (conv)"),
             ("out = 4, kernel = 3 } }, \"batch", "out = 4, kernel = 11, padding = 0 } }, \"batch", "kernel"),
             ("height = 8", "height = 99999999999", "99999999999"),

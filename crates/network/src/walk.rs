@@ -259,7 +259,12 @@ mod tests {
             let spec = zoo::build(entry.name, entry.input, 10).unwrap();
             for (index, step) in spec.walk().steps().iter().enumerate() {
                 assert_eq!(step.output, ValueId(index + 1));
-                assert!(step.inputs.iter().all(|input| *input < step.output), "{}: {}", entry.name, step.name);
+                assert!(
+                    step.inputs.iter().all(|input| *input < step.output),
+                    "{}: {}",
+                    entry.name,
+                    step.name
+                );
             }
         }
     }

@@ -203,7 +203,10 @@ const FAMILIES: &[Family] = &[
     Family { pattern: "mobilenetv1", options: &[("stem", "cifar (default) or imagenet")] },
     Family {
         pattern: "mobilenetv2",
-        options: &[("stem", "cifar (default) or imagenet"), ("clip", "no (default), or yes: ReLUs clipped at 6")],
+        options: &[
+            ("stem", "cifar (default) or imagenet"),
+            ("clip", "no (default), or yes: ReLUs clipped at 6"),
+        ],
     },
     Family {
         pattern: "sphynx",
@@ -299,7 +302,9 @@ mod tests {
         assert_eq!(error, "resnet18 has no option \"n\"; it takes m, factors, depths, stem");
         let error = build("resnet18:m=lots", 32, 10).unwrap_err().to_string();
         assert!(error.contains("m=\"lots\"") && error.contains("number"), "{error}");
-        for bad in ["", ":", "resnet18:", "resnet18:m", "resnet18:=3", "resnet18:m=3:m=4", "hrn-5x5x", "wrn-8x22"] {
+        for bad in
+            ["", ":", "resnet18:", "resnet18:m", "resnet18:=3", "resnet18:m=3:m=4", "hrn-5x5x", "wrn-8x22"]
+        {
             assert!(build(bad, 32, 10).is_err(), "{bad}");
         }
         assert!(build("resnet18:m=3,m=4", 32, 10).is_err());
@@ -307,9 +312,12 @@ mod tests {
 
     #[test]
     fn huge_numbers_are_refused_without_being_tried() {
-        for bad in
-            ["resnet18:m=99999999999", "resnet18:depths=99999999+1+1+1", "sphynx:d=999999999", "wrn-4000000000x8"]
-        {
+        for bad in [
+            "resnet18:m=99999999999",
+            "resnet18:depths=99999999+1+1+1",
+            "sphynx:d=999999999",
+            "wrn-4000000000x8",
+        ] {
             assert!(build(bad, 32, 10).is_err(), "{bad}");
         }
         assert!(build("resnet18", 100_000, 10).is_err());

@@ -85,7 +85,8 @@ struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], MaskFileError> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(MaskFileError::Truncated { came: self.0.len() })?;
+        let (taken, rest) =
+            self.0.split_at_checked(count).ok_or(MaskFileError::Truncated { came: self.0.len() })?;
         self.0 = rest;
         Ok(taken)
     }
@@ -104,7 +105,9 @@ impl<'a> Reader<'a> {
             0 => SiteMask::KeepAll,
             1 => SiteMask::DropAll,
             2 => SiteMask::Channels(self.bits(name, expected.channels)?),
-            3 => SiteMask::Pixels(self.bits(name, usize::try_from(expected.scalars()).unwrap_or(usize::MAX))?),
+            3 => {
+                SiteMask::Pixels(self.bits(name, usize::try_from(expected.scalars()).unwrap_or(usize::MAX))?)
+            }
             kind => return Err(MaskFileError::Kind { site: name.to_owned(), came: kind }),
         };
         Ok((expected, mask))
@@ -138,7 +141,9 @@ pub enum MaskFileError {
     #[error("the mask file is damaged: its digest does not match; copy it again")]
     Damaged,
     /// Another number of ReLU layers.
-    #[error("the mask file has {came} sites, the network {expected} ReLU layers; it was made for another network")]
+    #[error(
+        "the mask file has {came} sites, the network {expected} ReLU layers; it was made for another network"
+    )]
     Sites {
         /// What the network has.
         expected: usize,
@@ -239,7 +244,10 @@ mod tests {
         let bytes = ActivationMask::new(&spec, masks).unwrap().to_bytes();
         let mut body = bytes[..bytes.len() - DIGEST_BYTES].to_vec();
         body[29] |= 0b1000;
-        assert!(matches!(ActivationMask::from_bytes(&sealed(body), &spec), Err(MaskFileError::Padding { .. })));
+        assert!(matches!(
+            ActivationMask::from_bytes(&sealed(body), &spec),
+            Err(MaskFileError::Padding { .. })
+        ));
     }
 
     proptest! {

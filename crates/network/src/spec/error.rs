@@ -46,7 +46,9 @@ pub enum SpecFault {
         padding: usize,
     },
     /// Groups do not divide the channels.
-    #[error("{groups} groups divide neither evenly {input} input channels nor {output} output channels; both must be multiples")]
+    #[error(
+        "{groups} groups divide neither evenly {input} input channels nor {output} output channels; both must be multiples"
+    )]
     Groups {
         /// How many groups.
         groups: usize,
@@ -56,7 +58,9 @@ pub enum SpecFault {
         output: usize,
     },
     /// Branches end at different sizes.
-    #[error("the branches end at {first} and {other}, which cannot be {joined}; give the shortcut a layer that fits")]
+    #[error(
+        "the branches end at {first} and {other}, which cannot be {joined}; give the shortcut a layer that fits"
+    )]
     Branches {
         /// Where the first one ends.
         first: Shape,
@@ -91,7 +95,9 @@ pub enum SpecFault {
     #[error("the first group has no group before it to carry from")]
     Carry,
     /// A factorized reduce needs an even map.
-    #[error("a factorized reduce halves the map, so {input} must have even sides, and at least two outputs are needed")]
+    #[error(
+        "a factorized reduce halves the map, so {input} must have even sides, and at least two outputs are needed"
+    )]
     OddReduce {
         /// The input.
         input: Shape,

@@ -108,9 +108,9 @@ impl Builder {
                     };
                     activated.insert(edge.from, start);
                 }
-                ends.push(
-                    self.within(&format!("node{number}.edge{}", index + 1), |this| this.list(&edge.layers, start))?,
-                );
+                ends.push(self.within(&format!("node{number}.edge{}", index + 1), |this| {
+                    this.list(&edge.layers, start)
+                })?);
             }
             nodes.push(self.within(&format!("node{number}"), |this| this.join(Join::Sum, ends))?);
         }
@@ -230,7 +230,13 @@ impl Builder {
         let output = self.same_size(Operation::Relu { site, ceiling }, input)?;
         let step = self.steps.len() - 1;
         let name = self.steps[step].name.clone();
-        self.sites.push(ReluSite { index: site, step, name, place: self.place, shape: self.shapes[output.0] });
+        self.sites.push(ReluSite {
+            index: site,
+            step,
+            name,
+            place: self.place,
+            shape: self.shapes[output.0],
+        });
         Ok(output)
     }
 

@@ -49,12 +49,7 @@ pub(super) const DARTS: Genotype = Genotype {
         [(Conv(3), 1), (Skip, 0)],
         [(Skip, 0), (Dilated(3), 2)],
     ],
-    reduce: [
-        [(Max, 0), (Max, 1)],
-        [(Skip, 2), (Max, 1)],
-        [(Max, 0), (Skip, 2)],
-        [(Skip, 2), (Max, 1)],
-    ],
+    reduce: [[(Max, 0), (Max, 1)], [(Skip, 2), (Max, 1)], [(Max, 0), (Skip, 2)], [(Skip, 2), (Max, 1)]],
 };
 
 pub(super) const PC_DARTS: Genotype = Genotype {

@@ -17,7 +17,8 @@ pub(super) fn v1(name: &mut Name) -> Result<Parts, ZooError> {
         let mut blocks = Vec::new();
         for (number, &output) in widths.iter().enumerate() {
             let stride = if index > 0 && number == 0 { 2 } else { 1 };
-            let mut layers = vec![Layer::Conv(Conv::new(input, 3).stride(stride).depthwise()), Layer::BatchNorm];
+            let mut layers =
+                vec![Layer::Conv(Conv::new(input, 3).stride(stride).depthwise()), Layer::BatchNorm];
             layers.extend([Layer::Relu, Layer::Conv(Conv::new(output, 1)), Layer::BatchNorm, Layer::Relu]);
             blocks.push(Block::Plain(layers));
             input = output;

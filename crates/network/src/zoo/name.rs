@@ -52,11 +52,11 @@ impl Name {
     pub(super) fn number(&mut self, key: &'static str, default: usize) -> Result<usize, ZooError> {
         match self.take(key) {
             None => Ok(default),
-            Some(value) => value
-                .parse()
-                .ok()
-                .filter(|number| *number <= crate::shape::MAX_CHANNELS)
-                .ok_or_else(|| self.bad(key, &value, format_args!("a number up to {}", crate::shape::MAX_CHANNELS))),
+            Some(value) => {
+                value.parse().ok().filter(|number| *number <= crate::shape::MAX_CHANNELS).ok_or_else(|| {
+                    self.bad(key, &value, format_args!("a number up to {}", crate::shape::MAX_CHANNELS))
+                })
+            }
         }
     }
 
@@ -76,7 +76,11 @@ impl Name {
             value.split('+').map(|part| part.parse().ok().filter(|count| *count <= MAX_COUNT)).collect();
         match counts {
             Some(counts) => Ok(Some(counts)),
-            None => Err(self.bad(key, &value, format_args!("numbers up to {MAX_COUNT} joined by +, such as 2+1+1+1"))),
+            None => Err(self.bad(
+                key,
+                &value,
+                format_args!("numbers up to {MAX_COUNT} joined by +, such as 2+1+1+1"),
+            )),
         }
     }
 
@@ -90,7 +94,11 @@ impl Name {
     }
 
     /// One of a few words; the first is the default.
-    pub(super) fn choice<T: Copy>(&mut self, key: &'static str, choices: &[(&str, T)]) -> Result<T, ZooError> {
+    pub(super) fn choice<T: Copy>(
+        &mut self,
+        key: &'static str,
+        choices: &[(&str, T)],
+    ) -> Result<T, ZooError> {
         let Some(value) = self.take(key) else { return Ok(choices[0].1) };
         match choices.iter().find(|(word, _)| *word == value) {
             Some((_, choice)) => Ok(*choice),
@@ -117,5 +125,8 @@ impl Name {
 /// `5x5x3x` as numbers.
 pub(super) fn parse_factors(text: &str) -> Option<Vec<usize>> {
     let numbers = text.strip_suffix('x')?;
-    numbers.split('x').map(|part| part.parse().ok().filter(|factor| (1..=MAX_COUNT).contains(factor))).collect()
+    numbers
+        .split('x')
+        .map(|part| part.parse().ok().filter(|factor| (1..=MAX_COUNT).contains(factor)))
+        .collect()
 }

@@ -40,9 +40,12 @@ pub(super) fn parse(family: &str) -> Option<Base> {
         has_fixed_depths: false,
     };
     if let Some(depths) = family.strip_prefix("hrn-depth-") {
-        let depths: Vec<usize> =
-            depths.split('-').map(|depth| depth.parse().ok().filter(|depth| *depth <= 1000)).collect::<Option<_>>()?;
-        return (depths.len() == 4).then(|| Base { has_fixed_depths: true, ..resnet(&depths, 16, Convs::Two) });
+        let depths: Vec<usize> = depths
+            .split('-')
+            .map(|depth| depth.parse().ok().filter(|depth| *depth <= 1000))
+            .collect::<Option<_>>()?;
+        return (depths.len() == 4)
+            .then(|| Base { has_fixed_depths: true, ..resnet(&depths, 16, Convs::Two) });
     }
     if let Some(factors) = family.strip_prefix("hrn-") {
         let factors = parse_factors(factors).filter(|factors| factors.len() == 3)?;

@@ -30,7 +30,8 @@ pub(super) fn build(name: &mut Name) -> Result<Parts, ZooError> {
     let reduce = name.counts("reduce")?;
     let growth = name.choice("balance", &[("relu", 4), ("flop", 2)])?;
     let is_separable = name.choice("conv", &[("vanilla", false), ("separable", true)])?;
-    let cells = [("sphynx", &genotype::SPHYNX), ("darts", &genotype::DARTS), ("pc-darts", &genotype::PC_DARTS)];
+    let cells =
+        [("sphynx", &genotype::SPHYNX), ("darts", &genotype::DARTS), ("pc-darts", &genotype::PC_DARTS)];
     let genotype = name.choice("cells", &cells)?;
     let form = StemForm::option(name)?;
     let reduce = reduce.unwrap_or_else(|| default_reduce(channels, depth, form));
@@ -125,7 +126,9 @@ impl CellPlan<'_> {
         let conv = |kernel, stride| Conv::new(channels, kernel).stride(stride);
         let linear = |conv: Conv| match self.is_separable {
             false => vec![Layer::Conv(conv), Layer::BatchNorm],
-            true => vec![Layer::Conv(conv.depthwise()), Layer::Conv(Conv::new(channels, 1)), Layer::BatchNorm],
+            true => {
+                vec![Layer::Conv(conv.depthwise()), Layer::Conv(Conv::new(channels, 1)), Layer::BatchNorm]
+            }
         };
         match op {
             Op::Skip if stride == 1 => Vec::new(),
@@ -140,7 +143,11 @@ impl CellPlan<'_> {
 }
 
 /// The nodes of a cell: edges from its two inputs are strided where it reduces.
-pub(super) fn wire(edges: &CellEdges, reduces: bool, layers: impl Fn(Op, usize) -> Vec<Layer>) -> Vec<Vec<Edge>> {
+pub(super) fn wire(
+    edges: &CellEdges,
+    reduces: bool,
+    layers: impl Fn(Op, usize) -> Vec<Layer>,
+) -> Vec<Vec<Edge>> {
     let edge = |&(op, from): &(Op, usize)| {
         let stride = if reduces && from < 2 { 2 } else { 1 };
         Edge { from, activated: false, layers: layers(op, stride) }

@@ -1,0 +1,311 @@
+//! ReLU equalization (DeepReShape Algorithm 1, appendix A): widths or depths that put ReLUs in criticality order.
+//!
+//! Stage k of depth phi_k has ReLUs in proportion to phi_k * (lambda_1 ... lambda_(k-1)) / 4^(k-1): channels grow by
+//! lambda from stage to stage while the map shrinks to a quarter. Equalized means that these numbers fall strictly
+//! from the most to the least critical stage. (Algorithm 1 prints 2^(k-1); the derivation below it, and the
+//! networks it yields, need 4^(k-1).)
+
+use std::fmt;
+
+use super::CriticalityOrder;
+
+/// The inequality for one network and one order.
+#[derive(Clone, Debug)]
+pub struct Equalization {
+    depths: Vec<u64>,
+    order: CriticalityOrder,
+}
+
+/// Solutions that share all factors but one, which may be open to above.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Family(pub Vec<Term>);
+
+/// One factor of a family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Term {
+    /// This number.
+    Exactly(u64),
+    /// This number or any larger one.
+    AtLeast(u64),
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for term in &self.0 {
+            match term {
+                Term::Exactly(factor) => write!(formatter, "{factor}x")?,
+                Term::AtLeast(factor) => write!(formatter, "(>={factor})x")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Equalization {
+    /// The smallest growth factor considered, as in the paper.
+    pub const MIN_FACTOR: u64 = 2;
+    /// The largest number of factor combinations that is searched.
+    const MAX_COMBINATIONS: u64 = 4_000_000;
+
+    /// For a network with these blocks per stage.
+    ///
+    /// # Errors
+    /// When there is not one depth, at least 1, for each stage of the order.
+    pub fn new(depths: &[u64], order: CriticalityOrder) -> Result<Self, DesignError> {
+        let stages = order.most_to_least().len();
+        if depths.len() != stages || depths.iter().any(|depth| *depth == 0 || *depth > 1000) {
+            return Err(DesignError::Depths { came: depths.to_vec(), stages });
+        }
+        Ok(Self { depths: depths.to_vec(), order })
+    }
+
+    /// Whether these growth factors equalize the network.
+    pub fn is_satisfied_by(&self, factors: &[u64]) -> bool {
+        let counts = relative_relus(&self.depths, factors);
+        let ordered = self.order.most_to_least();
+        ordered.windows(2).all(|pair| counts[pair[0].0 - 1] > counts[pair[1].0 - 1])
+    }
+
+    /// Every choice of the later factors, from 2 to the maximum, with the smallest first factor that equalizes.
+    ///
+    /// # Errors
+    /// When the search would be too large.
+    pub fn through_width(&self, max_factor: u64) -> Result<Vec<Vec<u64>>, DesignError> {
+        let later = self.depths.len() - 2;
+        let range = max_factor.saturating_sub(1);
+        let combinations = range.checked_pow(later as u32 + 1);
+        if combinations.is_none_or(|count| count > Self::MAX_COMBINATIONS) {
+            return Err(DesignError::TooMany { max_factor, stages: self.depths.len() });
+        }
+        let mut solutions = Vec::new();
+        for index in 0..range.pow(later as u32) {
+            let mut rest = index;
+            let tail: Vec<u64> = (0..later)
+                .map(|_| {
+                    let factor = Self::MIN_FACTOR + rest % range;
+                    rest /= range;
+                    factor
+                })
+                .collect();
+            solutions.extend(self.smallest_first(&tail, max_factor));
+        }
+        solutions.sort();
+        Ok(solutions)
+    }
+
+    fn smallest_first(&self, tail: &[u64], max_factor: u64) -> Option<Vec<u64>> {
+        (Self::MIN_FACTOR..=max_factor)
+            .map(|first| [&[first], tail].concat())
+            .find(|factors| self.is_satisfied_by(factors))
+    }
+
+    /// The same solutions with open runs of the second factor written as one family.
+    ///
+    /// # Errors
+    /// When the search would be too large.
+    pub fn families(&self, max_factor: u64) -> Result<Vec<Family>, DesignError> {
+        let solutions = self.through_width(max_factor)?;
+        let mut families: Vec<Family> = Vec::new();
+        for factors in &solutions {
+            let family = match self.open_from(factors, &solutions, max_factor) {
+                Some(start) => {
+                    let mut terms: Vec<_> = factors.iter().copied().map(Term::Exactly).collect();
+                    terms[1] = Term::AtLeast(start);
+                    Family(terms)
+                }
+                None => Family(factors.iter().copied().map(Term::Exactly).collect()),
+            };
+            if !families.contains(&family) {
+                families.push(family);
+            }
+        }
+        Ok(families)
+    }
+
+    /// Where the open run of the second factor begins that these factors belong to, if they belong to one.
+    fn open_from(&self, factors: &[u64], solutions: &[Vec<u64>], max_factor: u64) -> Option<u64> {
+        if factors.len() < 2 {
+            return None;
+        }
+        let with_second = |second: u64| {
+            let mut other = factors.to_vec();
+            other[1] = second;
+            other
+        };
+        let reaches_end = (factors[1]..=max_factor).all(|second| solutions.contains(&with_second(second)));
+        // Counts grow linearly in the second factor for some stages and stay for others, so an inequality that holds
+        // at the end of the range and far beyond it holds for ever.
+        let stays = [2 * max_factor, 1 << 20].into_iter().all(|second| {
+            self.smallest_first(&with_second(second)[1..], max_factor)
+                .is_some_and(|found| found[0] == factors[0])
+        });
+        (reaches_end && stays).then(|| {
+            (Self::MIN_FACTOR..=factors[1])
+                .rev()
+                .take_while(|second| solutions.contains(&with_second(*second)))
+                .last()
+                .unwrap_or(factors[1])
+        })
+    }
+
+    /// The paper's choice among the solutions: the smallest first factor, then for each last factor below 4 the
+    /// smallest second one.
+    ///
+    /// # Errors
+    /// When the search would be too large.
+    pub fn paper_choice(&self, max_factor: u64) -> Result<Vec<Vec<u64>>, DesignError> {
+        let solutions = self.through_width(max_factor)?;
+        let Some(first) = solutions.iter().map(|factors| factors[0]).min() else { return Ok(Vec::new()) };
+        let mut chosen: Vec<Vec<u64>> = Vec::new();
+        for factors in
+            solutions.into_iter().filter(|factors| factors[0] == first && factors[factors.len() - 1] < 4)
+        {
+            if !chosen.iter().any(|other| other[2..] == factors[2..]) {
+                chosen.push(factors);
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// The smallest depths that equalize a network with these growth factors: from the least critical stage, which
+    /// gets one block, each next one as few as it needs.
+    ///
+    /// # Errors
+    /// When there is not one factor, at least 1, between each pair of stages.
+    pub fn through_depth(order: &CriticalityOrder, factors: &[u64]) -> Result<Vec<u64>, DesignError> {
+        let stages = order.most_to_least().len();
+        if factors.len() + 1 != stages || factors.iter().any(|factor| *factor == 0 || *factor > 1000) {
+            return Err(DesignError::Factors { came: factors.to_vec(), stages });
+        }
+        let weights = relative_relus(&vec![1; stages], factors);
+        let mut depths = vec![0; stages];
+        let mut needed = 0;
+        for stage in order.most_to_least().iter().rev() {
+            let weight = weights[stage.0 - 1];
+            let depth = needed / weight + 1;
+            depths[stage.0 - 1] = u64::try_from(depth).unwrap_or(u64::MAX);
+            needed = depth * weight;
+        }
+        Ok(depths)
+    }
+}
+
+/// ReLUs of each stage up to a common factor.
+fn relative_relus(depths: &[u64], factors: &[u64]) -> Vec<u128> {
+    let stages = depths.len();
+    let mut channels = 1_u128;
+    let mut counts = Vec::with_capacity(stages);
+    for (index, depth) in depths.iter().enumerate() {
+        if index > 0 {
+            channels *= u128::from(factors[index - 1]);
+        }
+        counts.push((u128::from(*depth) * channels) << (2 * (stages - 1 - index)));
+    }
+    counts
+}
+
+/// The version for small budgets: the first growth factor lowered to 2, so that most ReLUs stand in the first,
+/// least critical stage, where they are culled (DeepReShape section 4, capacity-criticality trade-off).
+pub fn with_low_budget_growth(factors: &[u64]) -> Vec<u64> {
+    let mut factors = factors.to_vec();
+    if let Some(first) = factors.first_mut() {
+        *first = 2;
+    }
+    factors
+}
+
+/// A design question without an answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DesignError {
+    /// Depths that do not fit the order.
+    #[error("{came:?} are no depths for {stages} stages; give one number from 1 to 1000 for each")]
+    Depths {
+        /// What came.
+        came: Vec<u64>,
+        /// How many are needed.
+        stages: usize,
+    },
+    /// Factors that do not fit the order.
+    #[error(
+        "{came:?} are no growth factors for {stages} stages; give one number from 1 to 1000 between each two"
+    )]
+    Factors {
+        /// What came.
+        came: Vec<u64>,
+        /// How many stages there are.
+        stages: usize,
+    },
+    /// Too many combinations.
+    #[error("factors up to {max_factor} for {stages} stages are too many combinations; lower the maximum")]
+    TooMany {
+        /// The largest factor.
+        max_factor: u64,
+        /// How many stages there are.
+        stages: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn equalization(depths: &[u64], order: &str) -> Equalization {
+        Equalization::new(depths, CriticalityOrder::parse(order).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn resnet18_has_exactly_the_four_solutions_of_the_paper() {
+        let solutions = equalization(&[2; 4], "3,2,4,1").through_width(12).unwrap();
+        assert_eq!(solutions, [[5, 5, 3], [5, 7, 2], [6, 6, 2], [7, 5, 2]]);
+    }
+
+    #[test]
+    fn the_altered_order_gives_the_networks_of_appendix_f() {
+        let equalization = equalization(&[2; 4], "3,4,2,1");
+        assert_eq!(equalization.paper_choice(12).unwrap(), [[5, 6, 3], [5, 9, 2]]);
+        let families: Vec<_> = equalization.families(12).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(families, ["5x(>=6)x3x", "5x(>=9)x2x"]);
+    }
+
+    #[test]
+    fn resnet34_gives_the_networks_of_section_5() {
+        assert_eq!(equalization(&[3, 4, 6, 3], "3,2,4,1").paper_choice(12).unwrap(), [[4, 6, 3], [4, 9, 2]]);
+    }
+
+    #[test]
+    fn solutions_satisfy_the_inequality_and_smaller_first_factors_do_not() {
+        for order in ["3,2,4,1", "3,4,2,1", "4,3,2,1", "2,3,4,1"] {
+            let equalization = equalization(&[3, 4, 6, 3], order);
+            for factors in equalization.through_width(9).unwrap() {
+                assert!(equalization.is_satisfied_by(&factors));
+                let smaller = [factors[0] - 1, factors[1], factors[2]];
+                assert!(smaller[0] < 2 || !equalization.is_satisfied_by(&smaller));
+            }
+        }
+    }
+
+    #[test]
+    fn the_depths_printed_in_the_paper_do_not_satisfy_its_own_inequality() {
+        for depths in [[1, 5, 5, 3], [1, 5, 7, 2], [1, 6, 6, 2], [1, 7, 5, 2]] {
+            assert!(!equalization(&depths, "3,2,4,1").is_satisfied_by(&[2, 2, 2]), "{depths:?}");
+        }
+        let order = CriticalityOrder::parse("3,2,4,1").unwrap();
+        let depths = Equalization::through_depth(&order, &[2, 2, 2]).unwrap();
+        assert_eq!(depths, [1, 3, 7, 9]);
+        assert!(equalization(&depths, "3,2,4,1").is_satisfied_by(&[2, 2, 2]));
+        for stage in 1..4 {
+            let mut fewer = depths.clone();
+            fewer[stage] -= 1;
+            assert!(!equalization(&fewer, "3,2,4,1").is_satisfied_by(&[2, 2, 2]));
+        }
+    }
+
+    #[test]
+    fn senseless_questions_are_refused() {
+        let order = || CriticalityOrder::parse("3,2,1").unwrap();
+        assert!(Equalization::new(&[2, 2], order()).is_err());
+        assert!(Equalization::new(&[2, 0, 2], order()).is_err());
+        assert!(Equalization::new(&[2, 2, 2], order()).unwrap().through_width(u64::MAX).is_err());
+        assert!(Equalization::through_depth(&order(), &[2]).is_err());
+    }
+}

@@ -1,0 +1,12 @@
+//! The papers' own tables as the oracle: one row a network, its source named.
+//!
+//! ReLUs must equal the printed digits exactly, multiply-adds (which the papers call FLOPs) within 1.5%. Where a
+//! paper prints something its own networks do not have, the row says so ([`Printed::Slip`]) and pins what we count.
+
+mod published {
+    pub(crate) mod check;
+    mod deepreduce;
+    mod deepreshape;
+    mod snl;
+    mod sphynx;
+}

@@ -1,1 +1,20 @@
-//! Facade.
+//! Sordino makes neural networks that are cheap to run in private, and runs them in private.
+//!
+//! This crate is the door: it re-exports the crates behind it and holds the command line, one verb per file in
+//! [`commands`].
+//!
+//! ```
+//! use sordino::network::{cost::Cost, transform, walk::StageIndex, zoo};
+//!
+//! let resnet = zoo::build("resnet18", 32, 100)?;
+//! assert_eq!(Cost::of(&resnet).relus, 557_056);
+//! let culled = transform::cull_stage(&resnet, StageIndex(1))?;
+//! assert_eq!(Cost::of(&culled).relus, 557_056 - 262_144);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+pub use crypto;
+pub use network;
+
+pub mod commands;
+mod report;

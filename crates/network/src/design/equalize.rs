@@ -29,12 +29,30 @@ pub enum Term {
     AtLeast(u64),
 }
 
+impl Family {
+    /// The member with the smallest factors.
+    pub fn smallest(&self) -> Vec<u64> {
+        let smallest = |term: &Term| match term {
+            Term::Exactly(factor) | Term::AtLeast(factor) => *factor,
+        };
+        self.0.iter().map(smallest).collect()
+    }
+
+    /// Whether it has members beyond any bound.
+    pub fn is_open(&self) -> bool {
+        self.0.iter().any(|term| matches!(term, Term::AtLeast(_)))
+    }
+}
+
+/// `5x5x3x`, or `5x9x2x, beta >= 9` for an open family.
 impl fmt::Display for Family {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for term in &self.0 {
-            match term {
-                Term::Exactly(factor) => write!(formatter, "{factor}x")?,
-                Term::AtLeast(factor) => write!(formatter, "(>={factor})x")?,
+        for factor in self.smallest() {
+            write!(formatter, "{factor}x")?;
+        }
+        for (term, name) in self.0.iter().zip(["alpha", "beta", "gamma"]) {
+            if let Term::AtLeast(factor) = term {
+                write!(formatter, ", {name} >= {factor}")?;
             }
         }
         Ok(())
@@ -264,7 +282,7 @@ mod tests {
         let equalization = equalization(&[2; 4], "3,4,2,1");
         assert_eq!(equalization.paper_choice(12).unwrap(), [[5, 6, 3], [5, 9, 2]]);
         let families: Vec<_> = equalization.families(12).unwrap().iter().map(ToString::to_string).collect();
-        assert_eq!(families, ["5x(>=6)x3x", "5x(>=9)x2x"]);
+        assert_eq!(families, ["5x6x3x, beta >= 6", "5x9x2x, beta >= 9"]);
     }
 
     #[test]

@@ -1,0 +1,71 @@
+//! The verbs of the command line, one per file.
+//!
+//! Results go to `out` (also as `--json`), progress and logs to stderr.
+
+mod completions;
+mod design;
+mod doctor;
+mod inspect;
+mod man;
+mod zoo;
+
+use std::io::Write;
+
+use clap::{Parser, Subcommand};
+
+/// Neural networks that are cheap to run in private, and the protocol that runs them.
+#[derive(Debug, Parser)]
+#[command(name = "sordino", version, about, max_term_width = 100, propagate_version = true)]
+pub struct CommandLine {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List the networks that have a name, with what they cost.
+    Zoo(zoo::Arguments),
+    /// Show what a network costs, before or after ReLUs are dropped.
+    Inspect(inspect::Arguments),
+    /// Find networks for a ReLU budget by the papers' rules, without training.
+    Design(design::Arguments),
+    /// Say what this machine has.
+    Doctor(doctor::Arguments),
+    /// Print shell completions.
+    Completions(completions::Arguments),
+    /// Print the manual page.
+    Man(man::Arguments),
+}
+
+/// What a verb found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Done, or yes.
+    Yes,
+    /// The question has a negative answer.
+    No,
+}
+
+impl CommandLine {
+    /// Runs the verb.
+    ///
+    /// # Errors
+    /// With everything the user needs to know to do better.
+    pub fn run(self, out: &mut dyn Write) -> anyhow::Result<Answer> {
+        match self.verb {
+            Verb::Zoo(arguments) => zoo::run(&arguments, out),
+            Verb::Inspect(arguments) => inspect::run(&arguments, out),
+            Verb::Design(arguments) => design::run(&arguments, out),
+            Verb::Doctor(arguments) => doctor::run(&arguments, out),
+            Verb::Completions(arguments) => completions::run(&arguments, out),
+            Verb::Man(arguments) => man::run(&arguments, out),
+        }
+    }
+}
+
+/// Writes a value as JSON, one object, ended by a line break.
+fn write_json(out: &mut dyn Write, value: &impl serde::Serialize) -> anyhow::Result<Answer> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)?;
+    Ok(Answer::Yes)
+}

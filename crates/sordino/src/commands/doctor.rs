@@ -1,0 +1,113 @@
+//! `sordino doctor`: what this machine has, and what that means for speed.
+
+use std::io::Write;
+
+use clap::Args;
+use crypto::cpu::CpuFeatures;
+use serde::Serialize;
+
+use super::{Answer, write_json};
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Diagnosis {
+    version: &'static str,
+    architecture: &'static str,
+    processor: Option<String>,
+    threads: usize,
+    memory_bytes: Option<u64>,
+    features: Vec<Feature>,
+    /// Whether the trainer was built in.
+    training: bool,
+}
+
+#[derive(Serialize)]
+struct Feature {
+    name: &'static str,
+    used_for: &'static str,
+    detected: bool,
+    enabled: bool,
+}
+
+pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    let diagnosis = Diagnosis::of_this_machine();
+    if arguments.json {
+        return write_json(out, &diagnosis);
+    }
+    writeln!(out, "sordino {} on {}", diagnosis.version, diagnosis.architecture)?;
+    writeln!(out, "processor  {}", diagnosis.processor.as_deref().unwrap_or("unknown"))?;
+    writeln!(out, "threads    {}", diagnosis.threads)?;
+    match diagnosis.memory_bytes {
+        Some(bytes) => writeln!(out, "memory     {:.1} GiB", bytes as f64 / f64::from(1 << 30))?,
+        None => writeln!(out, "memory     unknown")?,
+    }
+    writeln!(out, "training   not built in")?;
+    writeln!(out)?;
+    for feature in &diagnosis.features {
+        let state = match (feature.detected, feature.enabled) {
+            (true, true) => "yes",
+            (true, false) => "switched off by SORDINO_CPU",
+            (false, _) => "no: the portable path is used",
+        };
+        writeln!(out, "{:<8} {:<44} {state}", feature.name, feature.used_for)?;
+    }
+    Ok(Answer::Yes)
+}
+
+impl Diagnosis {
+    fn of_this_machine() -> Self {
+        let (detected, enabled) = (CpuFeatures::detect(), CpuFeatures::available());
+        let feature = |name, used_for, of: fn(&CpuFeatures) -> bool| Feature {
+            name,
+            used_for,
+            detected: of(&detected),
+            enabled: of(&enabled),
+        };
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            architecture: std::env::consts::ARCH,
+            processor: first_value("/proc/cpuinfo", "model name"),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: first_value("/proc/meminfo", "MemTotal").and_then(|text| kibibytes(&text)),
+            features: vec![
+                feature("aes", "garbling and oblivious transfer", |features| features.aes),
+                feature("vaes", "the same, four blocks at a time", |features| features.vaes512),
+                feature("avx2", "convolutions on shares", |features| features.avx2),
+                feature("avx512", "convolutions on shares, twice as wide", |features| features.avx512),
+                feature("ifma", "encrypted linear layers", |features| features.ifma),
+                feature("vnni", "convolutions on shares by bytes", |features| features.vnni),
+            ],
+            training: false,
+        }
+    }
+}
+
+/// The value after `key :` in a file of such lines, as Linux writes them.
+fn first_value(path: &str, key: &str) -> Option<String> {
+    let text = std::fs::read_to_string(path).ok()?;
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == key).then(|| value.trim().to_owned())
+    })
+}
+
+fn kibibytes(text: &str) -> Option<u64> {
+    text.strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_in_kibibytes() {
+        assert_eq!(kibibytes("24576 kB"), Some(24576 * 1024));
+        assert_eq!(kibibytes("many"), None);
+    }
+}

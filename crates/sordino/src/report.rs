@@ -1,0 +1,157 @@
+//! Tables, bars and numbers for the terminal.
+
+use std::io::{self, IsTerminal, Write};
+
+/// A text table: the first column to the left, numbers to the right, an optional bar at the end.
+pub(crate) struct Table {
+    header: Vec<String>,
+    rows: Vec<Vec<String>>,
+    left: Vec<bool>,
+}
+
+impl Table {
+    /// A table whose columns marked `<` are set to the left, all others to the right.
+    pub(crate) fn new(columns: &[&str]) -> Self {
+        Self {
+            header: columns.iter().map(|column| column.trim_start_matches('<').to_owned()).collect(),
+            rows: Vec::new(),
+            left: columns.iter().map(|column| column.starts_with('<')).collect(),
+        }
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    /// A rule between rows.
+    pub(crate) fn rule(&mut self) {
+        self.rows.push(Vec::new());
+    }
+
+    pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut widths: Vec<usize> = self.header.iter().map(|cell| cell.chars().count()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(visible_width(cell));
+            }
+        }
+        self.line(out, &self.header, &widths)?;
+        for row in &self.rows {
+            if row.is_empty() {
+                let total: usize = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
+                writeln!(out, "{}", "─".repeat(total))?;
+            } else {
+                self.line(out, row, &widths)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&self, out: &mut dyn Write, cells: &[String], widths: &[usize]) -> io::Result<()> {
+        let mut line = String::new();
+        for ((cell, width), is_left) in cells.iter().zip(widths).zip(&self.left) {
+            let space = " ".repeat(width - visible_width(cell));
+            if *is_left {
+                line.push_str(&format!("{cell}{space}  "));
+            } else {
+                line.push_str(&format!("{space}{cell}  "));
+            }
+        }
+        writeln!(out, "{}", line.trim_end())
+    }
+}
+
+/// Characters that take room, without color codes.
+fn visible_width(text: &str) -> usize {
+    let mut width = 0;
+    let mut in_code = false;
+    for character in text.chars() {
+        match (in_code, character) {
+            (false, '\u{1b}') => in_code = true,
+            (false, _) => width += 1,
+            (true, 'm') => in_code = false,
+            (true, _) => {}
+        }
+    }
+    width
+}
+
+/// A bar of up to `width` characters, in eighths.
+pub(crate) fn bar(value: u64, largest: u64, width: u64) -> String {
+    if largest == 0 {
+        return String::new();
+    }
+    let eighths = (u128::from(value) * u128::from(width) * 8).div_ceil(u128::from(largest)) as usize;
+    let mut bar = "█".repeat(eighths / 8);
+    if !eighths.is_multiple_of(8) {
+        bar.push(['▏', '▎', '▍', '▌', '▋', '▊', '▉'][eighths % 8 - 1]);
+    }
+    if wants_color() { format!("\u{1b}[36m{bar}\u{1b}[0m") } else { bar }
+}
+
+fn wants_color() -> bool {
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+}
+
+/// `1,359,872`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `555.4M`, `49.2K`.
+pub(crate) fn short(number: u64) -> String {
+    match number {
+        0..1_000 => number.to_string(),
+        1_000..1_000_000 => format!("{:.1}K", number as f64 / 1e3),
+        1_000_000..10_000_000_000 => format!("{:.1}M", number as f64 / 1e6),
+        _ => format!("{:.1}G", number as f64 / 1e9),
+    }
+}
+
+/// `11.8%`.
+pub(crate) fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".to_owned() } else { format!("{:.1}%", 100.0 * part as f64 / whole as f64) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        assert_eq!(grouped(0), "0");
+        assert_eq!(grouped(1_359_872), "1,359,872");
+        assert_eq!(short(999), "999");
+        assert_eq!(short(555_422_720), "555.4M");
+        assert_eq!(percent(1, 8), "12.5%");
+        assert_eq!(percent(0, 0), "-");
+    }
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(&["<name", "count"]);
+        table.row(vec!["a".into(), "10".into()]);
+        table.rule();
+        table.row(vec!["total".into(), "1,000".into()]);
+        let mut text = Vec::new();
+        table.write(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text, "name   count\na         10\n────────────\ntotal  1,000\n");
+    }
+
+    #[test]
+    fn bars_grow_by_eighths() {
+        assert_eq!(visible_width(&bar(8, 8, 4)), 4);
+        assert_eq!(visible_width(&bar(1, 8, 4)), 1);
+        assert_eq!(bar(0, 8, 4).replace("\u{1b}[36m", "").replace("\u{1b}[0m", ""), "");
+        assert_eq!(bar(3, 0, 4), "");
+    }
+}

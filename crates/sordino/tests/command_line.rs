@@ -1,0 +1,225 @@
+//! The command line as a user meets it: results, JSON, refusals, exit codes.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn sordino(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sordino")).args(arguments).output().unwrap()
+}
+
+fn stdout(arguments: &[&str]) -> String {
+    let output = sordino(arguments);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&stdout(arguments)).unwrap()
+}
+
+/// The message of a refusal, which must come on stderr with exit code 2 and leave stdout empty.
+fn refusal(arguments: &[&str]) -> String {
+    let output = sordino(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    assert!(output.stdout.is_empty());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+struct ScratchFile(PathBuf);
+
+impl ScratchFile {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("sordino-{}-{name}", std::process::id())))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for ScratchFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn inspect_prints_the_promised_json() {
+    let report = json(&["inspect", "resnet18", "--json"]);
+    assert_eq!(report["relus"], 557_056);
+    assert_eq!(report["maxpools"], 0);
+    assert_eq!(report["macs"], 555_468_800);
+    assert_eq!(report["parameters"], 11_220_132);
+    let stages = report["stages"].as_array().unwrap();
+    let names: Vec<_> = stages.iter().map(|stage| stage["stage"].as_str().unwrap()).collect();
+    assert_eq!(names, ["stem", "1", "2", "3", "4", "head"]);
+    for key in ["relus", "macs", "parameters"] {
+        let sum: u64 = stages.iter().map(|stage| stage[key].as_u64().unwrap()).sum();
+        assert_eq!(sum, report[key].as_u64().unwrap(), "{key}");
+    }
+}
+
+#[test]
+fn culling_or_thinning_drops_the_stem_unless_told_otherwise() {
+    let relus =
+        |arguments: &[&str]| json(&[&["inspect", "resnet18", "--json"], arguments].concat())["relus"].clone();
+    assert_eq!(relus(&["--cull", "1"]), 229_376);
+    assert_eq!(relus(&["--cull", "1", "--keep-stem"]), 294_912);
+    assert_eq!(relus(&["--drop-stem"]), 491_520);
+    assert_eq!(relus(&["--cull", "1,4", "--thin", "2,3", "--width", "0.5"]), 49_152);
+    assert_eq!(relus(&["--cull", "1,4", "--thin", "2,3", "--resolution", "0.5"]), 24_576);
+    let reused = ["inspect", "hrn-2x5x3x:m=16", "--cull", "1", "--thin", "2,3,4", "--reuse", "4", "--json"];
+    assert_eq!(json(&reused)["relus"], 13_056);
+}
+
+#[test]
+fn input_size_and_classes_can_be_chosen() {
+    let report = json(&["inspect", "resnet18", "--input", "64", "--classes", "200", "--json"]);
+    assert_eq!(report["relus"], 2_228_224);
+    assert_eq!(report["stages"][5]["parameters"], 512 * 200 + 200);
+}
+
+#[test]
+fn details_add_up_whatever_their_grain() {
+    for (grain, key) in [("block", "blocks"), ("layer", "layers")] {
+        let report = json(&["inspect", "sphynx:c=5,d=5", "--by", grain, "--json"]);
+        let sum: u64 =
+            report[key].as_array().unwrap().iter().map(|line| line["macs"].as_u64().unwrap()).sum();
+        assert_eq!(sum, report["macs"].as_u64().unwrap());
+        assert!(stdout(&["inspect", "sphynx:c=5,d=5", "--by", grain]).contains("total"));
+    }
+}
+
+#[test]
+fn the_table_shows_a_bar_per_stage() {
+    let text = stdout(&["inspect", "resnet18"]);
+    let first = text.lines().find(|line| line.starts_with("1 ")).unwrap();
+    assert!(first.contains("262,144") && first.contains("████████████████"), "{first}");
+}
+
+#[test]
+fn a_typo_gets_the_nearest_name() {
+    let message = refusal(&["inspect", "resnt18"]);
+    assert!(
+        message.contains("no network called \"resnt18\"") && message.contains("\"resnet18\""),
+        "{message}"
+    );
+}
+
+#[test]
+fn refusals_say_what_was_expected() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["inspect", "resnet18", "--cull", "5"], "stages 1 to 4"),
+        (&["inspect", "resnet18", "--cull", "2", "--thin", "2"], "both culled and thinned"),
+        (&["inspect", "resnet18", "--width", "nan"], "above 0"),
+        (&["inspect", "resnet18", "--reuse", "3"], "do not divide by 3"),
+        (&["inspect", "resnet18", "--input", "0"], "3x0x0"),
+        (&["inspect", "missing.toml"], "cannot read missing.toml"),
+        (&["design", "deepreduce", "resnet18", "--criticality", "1,1"], "every stage once"),
+    ];
+    for (arguments, expected) in cases {
+        let message = refusal(arguments);
+        assert!(message.contains(expected), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
+fn a_broken_file_is_refused_with_its_place() {
+    let file = ScratchFile::new("broken.toml");
+    let good = std::fs::read_to_string(repository().join("networks/resnet18.toml")).unwrap();
+    std::fs::write(file.path(), good.replacen("out = 128, kernel = 1", "out = 127, kernel = 1", 1)).unwrap();
+    let message = refusal(&["inspect", file.path()]);
+    assert!(message.contains("stage 2, block 1: the branches end at 128x16x16 and"), "{message}");
+    std::fs::write(file.path(), "name = ").unwrap();
+    assert!(refusal(&["inspect", file.path()]).contains("line 1"));
+}
+
+#[test]
+fn an_exported_network_can_be_inspected_again() {
+    let file = ScratchFile::new("exported.toml");
+    let made = json(&["inspect", "wrn-16x8", "--thin", "1,2,3", "--export", file.path(), "--json"]);
+    let read = json(&["inspect", file.path(), "--json"]);
+    assert_eq!(made, read);
+    assert_eq!(json(&["inspect", file.path(), "--classes", "10", "--json"])["classes"], 10);
+}
+
+#[test]
+fn a_mask_file_lowers_the_counts() {
+    use sordino::network::mask::{ActivationMask, SiteMask};
+    let spec = sordino::network::zoo::build("resnet18", 32, 100).unwrap();
+    let mut masks = vec![SiteMask::KeepAll; spec.walk().sites().len()];
+    masks[0] = SiteMask::DropAll;
+    let file = ScratchFile::new("mask");
+    std::fs::write(file.path(), ActivationMask::new(&spec, masks).unwrap().to_bytes()).unwrap();
+    let report = json(&["inspect", "resnet18", "--mask", file.path(), "--json"]);
+    assert_eq!((report["relus"].as_u64(), report["stages"][0]["relus"].as_u64()), (Some(491_520), Some(0)));
+    assert!(refusal(&["inspect", "resnet34", "--mask", file.path()]).contains("another network"));
+}
+
+#[test]
+fn the_networks_that_ship_are_those_of_the_zoo() {
+    use sordino::network::spec::NetworkSpec;
+    use sordino::network::zoo;
+    let mut count = 0;
+    for entry in std::fs::read_dir(repository().join("networks")).unwrap() {
+        let path = entry.unwrap().path();
+        let spec = NetworkSpec::from_file(&path).unwrap();
+        let draft = spec.draft();
+        if let Ok(named) = zoo::build(&draft.name, draft.input.height, draft.classes) {
+            assert_eq!(named, spec, "{}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count >= 3);
+}
+
+#[test]
+fn design_answers_the_papers_questions() {
+    let answer =
+        json(&["design", "hybrenet", "--baseline", "resnet18", "--criticality", "3,2,4,1", "--json"]);
+    assert_eq!(answer["solutions"], serde_json::json!(["5x5x3x", "5x7x2x", "6x6x2x", "7x5x2x"]));
+    let text = stdout(&["design", "hybrenet", "--criticality", "3,4,2,1"]);
+    assert!(text.contains("5x9x2x, beta >= 9"), "{text}");
+    let listed = json(&["design", "deepreduce", "resnet18", "--criticality", "3,2,4,1", "--json"]);
+    assert_eq!(listed.as_array().unwrap().len(), 15);
+    assert_eq!(json(&["design", "sphynx", "--budget", "50000", "--json"]).as_array().unwrap().len(), 5);
+    assert!(stdout(&["design", "hybrenet", "--through", "depth"]).contains("1+3+7+9"));
+}
+
+#[test]
+fn a_question_without_an_answer_exits_with_1() {
+    let output = sordino(&["design", "sphynx", "--budget", "10"]);
+    assert_eq!(output.status.code(), Some(1));
+    let output = sordino(&["design", "hybrenet", "--max-factor", "3"]);
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn every_verb_that_prints_a_result_has_json() {
+    assert!(json(&["zoo", "--json"])["networks"].as_array().unwrap().len() > 30);
+    assert_eq!(json(&["doctor", "--json"])["architecture"], std::env::consts::ARCH);
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    assert!(stdout(&["completions", "bash"]).contains("_sordino"));
+    assert!(stdout(&["man"]).contains(".TH sordino"));
+}
+
+#[test]
+fn the_cpu_ceiling_shows_in_the_doctor() {
+    let output = Command::new(env!("CARGO_BIN_EXE_sordino"))
+        .args(["doctor", "--json"])
+        .env("SORDINO_CPU", "portable")
+        .output();
+    let report: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+    assert!(report["features"].as_array().unwrap().iter().all(|feature| feature["enabled"] == false));
+}

@@ -82,8 +82,8 @@ impl Corrections {
     fn push_block(&mut self, transfers: usize, strips: &[Strip; TREES]) {
         for strip in strips {
             let start = self.bytes.len();
-            let words = strip.iter().flat_map(|word| word.to_le_bytes());
-            self.bytes.extend(words.take(transfers.div_ceil(8)));
+            self.bytes.extend_from_slice(strip.map(u128::to_le_bytes).as_flattened());
+            self.bytes.truncate(start + transfers.div_ceil(8));
             clear_padding(transfers, &mut self.bytes[start..]);
         }
     }

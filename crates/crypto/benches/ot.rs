@@ -4,13 +4,17 @@
 #![allow(missing_docs)]
 
 use std::hint::black_box;
+use std::num::NonZeroU16;
 use std::time::Duration;
 
-use criterion::{Criterion, Throughput};
+use aes::Aes128Enc;
+use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
+use criterion::{BatchSize, Criterion, Throughput};
 use crypto::cpu::CpuFeatures;
 use crypto::ot::extension::{Corrections, CorrelatedReceiver, CorrelatedSender, ReceiverSetup, SenderSetup};
-use crypto::ot::ideal;
-use crypto::ot::values::{ChoiceBits, CorrelationOffset};
+use crypto::ot::stages::{self, Stages};
+use crypto::ot::values::{CorrelationOffset, SecretBits};
+use crypto::ot::{chosen, ideal, random};
 use crypto::random::{Generator, Seed, SessionId};
 
 const SESSION: SessionId = SessionId([1; 32]);
@@ -31,7 +35,7 @@ fn extension(criterion: &mut Criterion) {
     for (name, cpu) in [("best", all), ("avx2", all.limited_to("avx2")), ("portable", CpuFeatures::PORTABLE)]
     {
         let (mut sender, mut receiver) = states(cpu);
-        let choices = ChoiceBits::random(CHUNK, &mut generator());
+        let choices = SecretBits::random(CHUNK, &mut generator());
         let mut labels = vec![0; CHUNK];
         let mut group = criterion.benchmark_group(format!(
             "extension/{name}/{} B per OT",
@@ -51,6 +55,69 @@ fn extension(criterion: &mut Criterion) {
         });
         group.finish();
     }
+}
+
+/// The stages of a block apart, and what they are bounded by: an OT takes four cipher blocks of the receiver (3.75 of
+/// the sender) and moves sixteen bytes through the transposition.
+fn rooflines(criterion: &mut Criterion) {
+    let mut stages = Stages::new(CpuFeatures::available(), &mut generator());
+    let mut group = criterion.benchmark_group("stages of the extension");
+    group.throughput(Throughput::Elements(stages::TRANSFERS as u64));
+    group.bench_function("columns, per OT", |bencher| bencher.iter(|| stages.make_columns()));
+    group
+        .bench_function("transposition, per OT", |bencher| bencher.iter(|| black_box(stages.transpose()[0])));
+    group.finish();
+
+    let mut group = criterion.benchmark_group("roofline");
+    let cipher = Aes128Enc::new(&Array([3; 16]));
+    let mut blocks = vec![Array([1; 16]); 1024];
+    group.throughput(Throughput::Elements(1024 / 4));
+    group.bench_function("four AES blocks of the aes crate, per OT", |bencher| {
+        bencher.iter(|| cipher.encrypt_blocks(black_box(&mut blocks)));
+    });
+    let source = vec![5_u128; CHUNK];
+    let mut target = vec![0_u128; CHUNK];
+    group.throughput(Throughput::Elements(CHUNK as u64));
+    group.bench_function("copy of one label, per OT", |bencher| {
+        bencher.iter(|| black_box(&mut target).copy_from_slice(black_box(&source)));
+    });
+    group.finish();
+}
+
+fn on_top(criterion: &mut Criterion) {
+    const COUNT: usize = 1 << 14;
+    let (mut sender, mut receiver) = states(CpuFeatures::available());
+    let bits = SecretBits::random(COUNT, &mut generator());
+    let width = NonZeroU16::new(16).unwrap();
+    let messages = vec![7; 16 * COUNT];
+    let mut labels = || {
+        let (corrections, chosen) = receiver.extend(SecretBits::random(COUNT, &mut generator())).unwrap();
+        (sender.extend(&corrections).unwrap(), chosen)
+    };
+    let mut group = criterion.benchmark_group("on top, without the correlated transfers");
+    group.throughput(Throughput::Elements(COUNT as u64));
+    let size = BatchSize::LargeInput;
+    group.bench_function("random, sender", |bencher| {
+        bencher.iter_batched(|| labels().0, random::send, size);
+    });
+    group.bench_function("random, receiver", |bencher| {
+        bencher.iter_batched(|| labels().1, random::receive, size);
+    });
+    group.bench_function("chosen 16 bytes, sender, 32 B per OT", |bencher| {
+        bencher.iter_batched(|| labels().0, |labels| chosen::send(labels, width, &messages, &messages), size);
+    });
+    let padded = chosen::send(labels().0, width, &messages, &messages).unwrap();
+    group.bench_function("chosen 16 bytes, receiver, 32 B per OT", |bencher| {
+        bencher.iter_batched(|| labels().1, |labels| chosen::receive(labels, &padded), size);
+    });
+    group.bench_function("chosen bit, sender, 0.25 B per OT", |bencher| {
+        bencher.iter_batched(|| labels().0, |labels| chosen::send_bits(labels, &bits, &bits), size);
+    });
+    let padded = chosen::send_bits(labels().0, &bits, &bits).unwrap();
+    group.bench_function("chosen bit, receiver, 0.25 B per OT", |bencher| {
+        bencher.iter_batched(|| labels().1, |labels| chosen::receive_bits(labels, &padded), size);
+    });
+    group.finish();
 }
 
 fn base(criterion: &mut Criterion) {
@@ -80,6 +147,8 @@ fn main() {
         .sample_size(20)
         .configure_from_args();
     extension(&mut criterion);
+    rooflines(&mut criterion);
+    on_top(&mut criterion);
     base(&mut criterion);
     criterion.final_summary();
 }

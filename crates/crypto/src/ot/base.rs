@@ -116,13 +116,13 @@ impl BaseSender {
     /// [`OtError::EchoedPoint`] when a point of the receiver equals the sender's own.
     pub fn finish(self, answer: &ReceiverPoints) -> Result<BaseSenderKeys, OtError> {
         // The keys of choice 1 come from a (B - A) = a B - a A; the second product is shared by all transfers.
-        let square = Zeroizing::new(&*self.scalar * self.message.point);
+        let square = Zeroizing::new(*self.scalar * self.message.point);
         let mut pairs = Vec::with_capacity(BASE_TRANSFERS);
         for (index, (point, bytes)) in answer.0.iter().enumerate() {
             if *bytes == self.message.bytes {
                 return Err(OtError::EchoedPoint { message: OtMessage::ReceiverPoints, index });
             }
-            let shared = Zeroizing::new(&*self.scalar * point);
+            let shared = Zeroizing::new(*self.scalar * point);
             let difference = Zeroizing::new(*shared - *square);
             let points = [&self.message.bytes, bytes];
             pairs.push([&shared, &difference].map(|shared| hash_key(self.session, index, points, shared)));

@@ -2,7 +2,7 @@
 
 use crate::ot::base::{BASE_TRANSFERS, BaseReceiverKeys, BaseSenderKeys};
 use crate::ot::extension::{CorrelatedReceiver, CorrelatedSender};
-use crate::ot::values::{ChoiceBits, CorrelationOffset, Labels};
+use crate::ot::values::{CorrelationOffset, Labels, SecretBits};
 use crate::random::{Generator, SessionId};
 
 /// Deals 128 random key pairs, and of each the key that bit `index` of `choices` names.
@@ -17,7 +17,7 @@ pub fn base_transfers(choices: u128, generator: &mut Generator) -> (BaseSenderKe
 /// Deals labels `Q_j` to the sender and `T_j = Q_j xor b_j offset` to the receiver: (sender's, receiver's).
 pub fn correlated_transfers(
     offset: &CorrelationOffset,
-    choices: &ChoiceBits,
+    choices: &SecretBits,
     generator: &mut Generator,
 ) -> (Labels, Labels) {
     let zero: Vec<u128> = (0..choices.count()).map(|_| generator.next_u128()).collect();
@@ -56,7 +56,7 @@ mod tests {
     fn the_dealers_labels_differ_by_the_offset_where_the_choice_is_one() {
         let mut generator = Seed::from_bytes([1; 32]).generator();
         let offset = CorrelationOffset::random(&mut generator);
-        let choices = ChoiceBits::random(100, &mut generator);
+        let choices = SecretBits::random(100, &mut generator);
         let (zero, chosen) = correlated_transfers(&offset, &choices, &mut generator);
         for index in 0..100 {
             let expected = if choices.bit(index) == 1 { offset.expose() } else { 0 };

@@ -68,16 +68,16 @@ impl Drop for Labels {
     }
 }
 
-/// The receiver's secret choice bits, eight to a byte, lowest bit first.
+/// Secret bits, eight to a byte, lowest bit first: the receiver's choices, or the messages of chosen-bit transfers.
 #[derive(Debug)]
-pub struct ChoiceBits {
+pub struct SecretBits {
     count: usize,
     /// Bits beyond `count` are zero.
     packed: Secret<Vec<u8>>,
 }
 
-impl ChoiceBits {
-    /// Uniformly random choices.
+impl SecretBits {
+    /// Uniformly random bits.
     pub fn random(count: usize, generator: &mut Generator) -> Self {
         let mut packed = vec![0; count.div_ceil(8)];
         generator.fill(&mut packed);
@@ -85,16 +85,16 @@ impl ChoiceBits {
         Self { count, packed: Secret::new(packed) }
     }
 
-    /// Packs one choice per item.
-    pub fn from_bools(choices: &[bool]) -> Self {
-        let mut packed = vec![0; choices.len().div_ceil(8)];
-        for (index, &choice) in choices.iter().enumerate() {
-            packed[index / 8] |= u8::from(choice) << (index % 8);
+    /// Packs one bit per item.
+    pub fn from_bools(bits: &[bool]) -> Self {
+        let mut packed = vec![0; bits.len().div_ceil(8)];
+        for (index, &bit) in bits.iter().enumerate() {
+            packed[index / 8] |= u8::from(bit) << (index % 8);
         }
-        Self { count: choices.len(), packed: Secret::new(packed) }
+        Self { count: bits.len(), packed: Secret::new(packed) }
     }
 
-    /// Takes choices that are packed already; bits beyond `count` are cleared.
+    /// Takes bits that are packed already; bits beyond `count` are cleared.
     ///
     /// # Errors
     /// [`OtError::ItemCount`] when the bytes are not exactly those of `count` bits.
@@ -108,7 +108,7 @@ impl ChoiceBits {
         Ok(Self { count, packed: Secret::new(packed) })
     }
 
-    /// How many choices there are.
+    /// How many bits there are.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -118,7 +118,7 @@ impl ChoiceBits {
         self.packed.expose()
     }
 
-    /// Choice `index` as 0 or 1.
+    /// Bit `index` as 0 or 1.
     pub fn bit(&self, index: usize) -> u8 {
         self.packed.expose()[index / 8] >> (index % 8) & 1
     }
@@ -192,13 +192,13 @@ mod tests {
     #[test]
     fn packed_choices_keep_their_order_and_drop_padding() {
         let bools = [true, false, false, true, true, false, true, false, true];
-        let choices = ChoiceBits::from_bools(&bools);
+        let choices = SecretBits::from_bools(&bools);
         assert_eq!(choices.expose(), [0b0101_1001, 1]);
         for (index, &choice) in bools.iter().enumerate() {
             assert_eq!(choices.bit(index) == 1, choice);
         }
-        assert_eq!(ChoiceBits::from_packed(9, vec![0b0101_1001, 0xff]).unwrap().expose(), choices.expose());
-        let refused = ChoiceBits::from_packed(9, vec![0]).unwrap_err();
+        assert_eq!(SecretBits::from_packed(9, vec![0b0101_1001, 0xff]).unwrap().expose(), choices.expose());
+        let refused = SecretBits::from_packed(9, vec![0]).unwrap_err();
         assert_eq!(refused, OtError::ItemCount { expected: 9, given: 8 });
     }
 
@@ -206,6 +206,6 @@ mod tests {
     fn secrets_print_nothing() {
         assert_eq!(format!("{:?}", Labels::zeroed(2)), "Labels(..)");
         assert!(format!("{:?}", CorrelationOffset::from_u128(9)).contains("Secret(..)"));
-        assert!(format!("{:?}", ChoiceBits::from_bools(&[true])).contains("Secret(..)"));
+        assert!(format!("{:?}", SecretBits::from_bools(&[true])).contains("Secret(..)"));
     }
 }

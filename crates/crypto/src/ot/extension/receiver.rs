@@ -8,7 +8,7 @@ use crate::ot::base::{BaseSender, BaseSenderKeys, ReceiverPoints, SenderPoint};
 use crate::ot::error::OtError;
 use crate::ot::kernel::{BLOCK, CIPHERS_PER_BLOCK, Engine, Workspace};
 use crate::ot::tree::{self, TreeSums};
-use crate::ot::values::{ChoiceBits, Labels, check_count, opaque_debug};
+use crate::ot::values::{Labels, SecretBits, check_count, opaque_debug};
 use crate::random::{Generator, SessionId};
 
 /// The receiver while it waits for the base receiver's points. In the base transfers it is the sender.
@@ -80,7 +80,7 @@ impl CorrelatedReceiver {
     ///
     /// # Errors
     /// As [`Self::next_chunk`].
-    pub fn extend(&mut self, choices: ChoiceBits) -> Result<(Corrections, ReceiverLabels), OtError> {
+    pub fn extend(&mut self, choices: SecretBits) -> Result<(Corrections, ReceiverLabels), OtError> {
         self.next_chunk(choices.count())?.extend(choices)
     }
 }
@@ -106,7 +106,7 @@ impl ReceiverChunk {
     ///
     /// # Errors
     /// [`OtError::ItemCount`] when there are not as many choices as transfers; the chunk is lost then.
-    pub fn extend(self, choices: ChoiceBits) -> Result<(Corrections, ReceiverLabels), OtError> {
+    pub fn extend(self, choices: SecretBits) -> Result<(Corrections, ReceiverLabels), OtError> {
         let mut labels = Labels::zeroed(self.range.count);
         let corrections = self.fill(&choices, &mut labels)?;
         Ok((corrections, ReceiverLabels { labels, choices, range: self.range }))
@@ -116,15 +116,16 @@ impl ReceiverChunk {
     ///
     /// # Errors
     /// [`OtError::ItemCount`] when there are not as many choices or places as transfers; the chunk is lost then.
-    pub fn extend_into(self, choices: &ChoiceBits, labels: &mut [u128]) -> Result<Corrections, OtError> {
+    pub fn extend_into(self, choices: &SecretBits, labels: &mut [u128]) -> Result<Corrections, OtError> {
         self.fill(choices, labels)
     }
 
-    fn fill(&self, choices: &ChoiceBits, labels: &mut [u128]) -> Result<Corrections, OtError> {
+    fn fill(&self, choices: &SecretBits, labels: &mut [u128]) -> Result<Corrections, OtError> {
         let count = self.range.count;
         check_count(count, choices.count())?;
         check_count(count, labels.len())?;
-        let bytes = Vec::with_capacity(Corrections::byte_length(count));
+        // The last strip is written whole before it is cut.
+        let bytes = Vec::with_capacity(Corrections::byte_length(count) + BLOCK / 8);
         let mut corrections = Corrections { count, bytes };
         let mut workspace = Workspace::new();
         let packed = choices.expose().chunks(BLOCK / 8);
@@ -142,7 +143,7 @@ impl ReceiverChunk {
 /// The receiver's outcome of one chunk: label `T_j` and choice `b_j` of each transfer.
 pub struct ReceiverLabels {
     pub(in crate::ot) labels: Labels,
-    pub(in crate::ot) choices: ChoiceBits,
+    pub(in crate::ot) choices: SecretBits,
     pub(in crate::ot) range: Range,
 }
 
@@ -153,7 +154,7 @@ impl ReceiverLabels {
     }
 
     /// The choices they were made with.
-    pub fn choices(&self) -> &ChoiceBits {
+    pub fn choices(&self) -> &SecretBits {
         &self.choices
     }
 

@@ -1,9 +1,11 @@
 //! Correlations, chunks, refusals, and the attack that the state's design excludes.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::cpu::CpuFeatures;
 use crate::ot::ideal;
-use crate::ot::values::{ChoiceBits, CorrelationOffset};
+use crate::ot::values::{CorrelationOffset, SecretBits};
 use crate::random::{Generator, Seed};
 
 const SESSION: SessionId = SessionId([1; 32]);
@@ -23,7 +25,7 @@ fn levels() -> Vec<CpuFeatures> {
     vec![CpuFeatures::PORTABLE, all.limited_to("avx2"), all]
 }
 
-fn assert_correlated(sender: &[u128], receiver: &[u128], offset: u128, choices: &ChoiceBits) {
+fn assert_correlated(sender: &[u128], receiver: &[u128], offset: u128, choices: &SecretBits) {
     assert_eq!((sender.len(), receiver.len()), (choices.count(), choices.count()));
     for (index, (zero, chosen)) in sender.iter().zip(receiver).enumerate() {
         assert_eq!(zero ^ chosen, offset * u128::from(choices.bit(index)), "transfer {index}");
@@ -33,7 +35,7 @@ fn assert_correlated(sender: &[u128], receiver: &[u128], offset: u128, choices: 
 fn exchange(
     sender: &mut CorrelatedSender,
     receiver: &mut CorrelatedReceiver,
-    choices: ChoiceBits,
+    choices: SecretBits,
 ) -> Vec<u128> {
     let count = choices.count();
     let (corrections, chosen) = receiver.extend(choices).unwrap();
@@ -49,10 +51,21 @@ fn labels_are_correlated_for_odd_counts_on_every_level() {
     for cpu in levels() {
         let (mut sender, mut receiver) = states(cpu);
         for count in [1, 7, 8, 9, 127, 128, 129, 1000, 2047, 2048, 2049, 4096, 5000] {
-            exchange(&mut sender, &mut receiver, ChoiceBits::random(count, &mut generator(2)));
+            exchange(&mut sender, &mut receiver, SecretBits::random(count, &mut generator(2)));
         }
-        exchange(&mut sender, &mut receiver, ChoiceBits::from_bools(&[true; 300]));
-        exchange(&mut sender, &mut receiver, ChoiceBits::from_bools(&[false; 300]));
+        exchange(&mut sender, &mut receiver, SecretBits::from_bools(&[true; 300]));
+        exchange(&mut sender, &mut receiver, SecretBits::from_bools(&[false; 300]));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn any_run_of_chunks_stays_correlated(counts in prop::collection::vec(1..6000_usize, 1..6), seed: u8) {
+        let (mut sender, mut receiver) = states(CpuFeatures::available());
+        for count in counts {
+            exchange(&mut sender, &mut receiver, SecretBits::random(count, &mut generator(seed)));
+        }
     }
 }
 
@@ -60,7 +73,7 @@ fn labels_are_correlated_for_odd_counts_on_every_level() {
 fn a_hundred_thousand_and_a_full_chunk_are_correlated() {
     let (mut sender, mut receiver) = states(CpuFeatures::available());
     for count in [100_003, MAXIMUM_CHUNK] {
-        exchange(&mut sender, &mut receiver, ChoiceBits::random(count, &mut generator(3)));
+        exchange(&mut sender, &mut receiver, SecretBits::random(count, &mut generator(3)));
     }
 }
 
@@ -68,7 +81,7 @@ fn a_hundred_thousand_and_a_full_chunk_are_correlated() {
 fn every_level_makes_the_same_messages_and_labels() {
     let run = |cpu| {
         let (mut sender, mut receiver) = states(cpu);
-        let (corrections, chosen) = receiver.extend(ChoiceBits::random(3001, &mut generator(4))).unwrap();
+        let (corrections, chosen) = receiver.extend(SecretBits::random(3001, &mut generator(4))).unwrap();
         let zero = sender.extend(&corrections).unwrap();
         (corrections, chosen.labels().to_vec(), zero.labels().to_vec())
     };
@@ -80,7 +93,7 @@ fn every_level_makes_the_same_messages_and_labels() {
 fn sides_on_different_processors_agree() {
     let (mut sender, _) = states(CpuFeatures::PORTABLE);
     let (_, mut receiver) = states(CpuFeatures::detect());
-    exchange(&mut sender, &mut receiver, ChoiceBits::random(4321, &mut generator(5)));
+    exchange(&mut sender, &mut receiver, SecretBits::random(4321, &mut generator(5)));
 }
 
 #[test]
@@ -88,12 +101,12 @@ fn the_cut_into_chunks_does_not_change_the_labels() {
     // Cuts at multiples of 128 use up the streams exactly.
     let whole = {
         let (mut sender, mut receiver) = states(CpuFeatures::available());
-        exchange(&mut sender, &mut receiver, ChoiceBits::from_bools(&[true; 5000]))
+        exchange(&mut sender, &mut receiver, SecretBits::from_bools(&[true; 5000]))
     };
     let (mut sender, mut receiver) = states(CpuFeatures::available());
     let mut pieces = Vec::new();
     for count in [128, 2048, 384, 2440] {
-        pieces.extend(exchange(&mut sender, &mut receiver, ChoiceBits::from_bools(&vec![true; count])));
+        pieces.extend(exchange(&mut sender, &mut receiver, SecretBits::from_bools(&vec![true; count])));
     }
     assert_eq!(pieces, whole);
 }
@@ -106,7 +119,7 @@ fn chunks_may_be_worked_on_in_any_order() {
     let mut sender_chunks: Vec<_> = counts.iter().map(|&count| sender.next_chunk(count).unwrap()).collect();
     let offset = sender.offset().expose();
     for chunk in receiver_chunks.into_iter().rev() {
-        let choices = ChoiceBits::random(chunk.count(), &mut generator(6));
+        let choices = SecretBits::random(chunk.count(), &mut generator(6));
         let mut chosen = vec![0; chunk.count()];
         let corrections = chunk.extend_into(&choices, &mut chosen).unwrap();
         let chunk = sender_chunks.pop().unwrap();
@@ -121,7 +134,7 @@ fn chunks_may_be_worked_on_in_any_order() {
 #[test]
 fn corrections_of_another_chunk_give_uncorrelated_labels() {
     let (mut sender, mut receiver) = states(CpuFeatures::available());
-    let choices = ChoiceBits::from_bools(&[false; 128]);
+    let choices = SecretBits::from_bools(&[false; 128]);
     drop(receiver.next_chunk(1).unwrap());
     let (corrections, chosen) = receiver.extend(choices).unwrap();
     let zero = sender.extend(&corrections).unwrap();
@@ -138,7 +151,7 @@ fn common_sum(first: &Corrections, second: &Corrections) -> Option<Vec<u8>> {
 #[test]
 fn attack_a_state_used_twice_shows_the_sum_of_the_choices() {
     let (_, mut receiver) = states(CpuFeatures::available());
-    let choices = [7, 8].map(|seed| ChoiceBits::random(1000, &mut generator(seed)));
+    let choices = [7, 8].map(|seed| SecretBits::random(1000, &mut generator(seed)));
     let expected: Vec<u8> =
         choices[0].expose().iter().zip(choices[1].expose()).map(|(one, other)| one ^ other).collect();
 
@@ -201,7 +214,7 @@ fn chunks_without_transfers_or_above_the_limit_are_refused() {
 fn counts_that_do_not_match_the_chunk_are_refused() {
     let (mut sender, mut receiver) = states(CpuFeatures::available());
     let refused = OtError::ItemCount { expected: 10, given: 11 };
-    let choices = ChoiceBits::random(11, &mut generator(9));
+    let choices = SecretBits::random(11, &mut generator(9));
     assert_eq!(receiver.next_chunk(10).unwrap().extend_into(&choices, &mut [0; 10]).unwrap_err(), refused);
     assert_eq!(
         receiver.next_chunk(11).unwrap().extend_into(&choices, &mut [0; 10]).unwrap_err(),

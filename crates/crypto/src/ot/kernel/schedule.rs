@@ -25,7 +25,7 @@ pub(super) fn expand(leaf: &LeafKey) -> RoundKeys {
         key ^= key << 64;
         let word = u128::from(word ^ u32::from(round_constant));
         keys[round] = key ^ (word | word << 32 | word << 64 | word << 96);
-        round_constant = round_constant << 1 ^ (round_constant >> 7) * 0x1b;
+        round_constant = (round_constant << 1) ^ ((round_constant >> 7) * 0x1b);
     }
     keys[0] ^= leaf.whitening;
     RoundKeys(keys)

@@ -1,7 +1,7 @@
 //! Benchmarks of `crypto::ot`: one thread, rates per side, with the bytes and rooflines beside them.
 //!
 //! `cargo bench -p sordino-crypto --bench ot`
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::hint::black_box;
 use std::num::NonZeroU16;

@@ -57,8 +57,8 @@ fn extension(criterion: &mut Criterion) {
     }
 }
 
-/// The stages of a block apart, and what they are bounded by: an OT takes four cipher blocks of the receiver (3.75 of
-/// the sender) and moves sixteen bytes through the transposition.
+/// The stages of a block apart, and what they are bounded by: an OT takes four cipher blocks of the receiver
+/// (3.75 of the sender) and moves sixteen bytes through the transposition.
 fn rooflines(criterion: &mut Criterion) {
     let mut stages = Stages::new(CpuFeatures::available(), &mut generator());
     let mut group = criterion.benchmark_group("stages of the extension");

@@ -1,10 +1,10 @@
-//! Oblivious transfer: how the client gets the wire labels of its bits while the server stays unaware of them.
+//! Oblivious transfer: how the client gets the wire labels of its bits while the server stays unaware of it.
 //!
-//! 128 transfers on Ristretto ([`base`]) are extended to any number at four bytes each by SoftSpokenOT (Roy, CRYPTO
-//! 2022, sections 3 and 4; [`extension`]). Their labels are correlated: the two of a transfer differ by one secret
-//! offset of the server, which is the free-XOR offset of its garbled circuits, so the outcome of a transfer *is*
-//! the wire label and nothing more is sent. Where independent messages are wanted, a hash breaks the correlation
-//! ([`chosen`], [`random`]).
+//! 128 transfers on Ristretto ([`base`]) are extended to any number at four bytes each by SoftSpokenOT (Roy,
+//! CRYPTO 2022, section 3; [`extension`]). Their labels are correlated: the two of a transfer differ
+//! by one secret offset of the server, which is the free-XOR offset of its garbled circuits, so the outcome
+//! of a transfer *is* the wire label and nothing more is sent. Where independent messages are wanted, a hash
+//! breaks the correlation ([`chosen`], [`random`]).
 //!
 //! ```text
 //!   client = receiver                                     server = sender, offset D with lowest bit 1

@@ -1,11 +1,12 @@
-//! The messages of a chunk: corrections, padded messages and padded bits. What is accepted is also worked with.
+//! The messages of a chunk: corrections, padded messages and padded bits. What is accepted is also worked
+//! with.
 #![no_main]
 
 use std::cell::RefCell;
 use std::num::NonZeroU16;
 
 use crypto::ot::chosen::{PaddedBits, PaddedMessages, receive, receive_bits};
-use crypto::ot::extension::{CorrelatedReceiver, CorrelatedSender, Corrections, ReceiverLabels};
+use crypto::ot::extension::{Corrections, CorrelatedReceiver, CorrelatedSender, ReceiverLabels};
 use crypto::ot::ideal;
 use crypto::ot::values::{CorrelationOffset, SecretBits};
 use crypto::random::{Seed, SessionId};

@@ -1,6 +1,6 @@
 //! 128 base transfers on Ristretto, bound to the session: the only public-key step of the extension.
 //!
-//! Chou and Orlandi, "The Simplest Protocol for Oblivious Transfer", LATINCRYPT 2015, sections 2 and 3, for
+//! Chou and Orlandi, "The Simplest Protocol for Oblivious Transfer", LATINCRYPT 2015, figure 1, for
 //! semi-honest parties and with random messages: the two keys of a transfer are the output.
 //!
 //! ```text
@@ -11,9 +11,10 @@
 //!   key 1 = H(a (B - A))
 //! ```
 //!
-//! H hashes the session id, the number of the transfer and both points besides the shared one, so keys of another
-//! session, or of another transfer, have nothing to do with these. B is uniform whatever the choice: the choices
-//! are hidden from any sender. The key that was not chosen needs a a G, which is as hard as Diffie-Hellman.
+//! H hashes the session id, the number of the transfer and both points besides the shared one, so keys of
+//! another session, or of another transfer, have nothing to do with these. B is uniform whatever the choice:
+//! the choices are hidden from any sender. The key that was not chosen needs a a G, which is as hard as
+//! Diffie-Hellman.
 
 use curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
 use curve25519_dalek::ristretto::{CompressedRistretto, RistrettoBasepointTable, RistrettoPoint};
@@ -115,7 +116,8 @@ impl BaseSender {
     /// # Errors
     /// [`OtError::EchoedPoint`] when a point of the receiver equals the sender's own.
     pub fn finish(self, answer: &ReceiverPoints) -> Result<BaseSenderKeys, OtError> {
-        // The keys of choice 1 come from a (B - A) = a B - a A; the second product is shared by all transfers.
+        // The keys of choice 1 come from a (B - A) = a B - a A; the second product is shared by all
+        // transfers.
         let square = Zeroizing::new(*self.scalar * self.message.point);
         let mut pairs = Vec::with_capacity(BASE_TRANSFERS);
         for (index, (point, bytes)) in answer.0.iter().enumerate() {
@@ -172,8 +174,8 @@ pub fn receive(
     (ReceiverPoints(points), BaseReceiverKeys(keys))
 }
 
-/// A scalar and its point, shifted by the sender's when the choice is 1. The sender refuses the identity and its
-/// own point, either of which comes up once in 2^252 draws, so those are drawn again.
+/// A scalar and its point, shifted by the sender's when the choice is 1. The sender refuses the identity and
+/// its own point, either of which comes up once in 2^252 draws, so those are drawn again.
 fn draw_answer(
     choice: Choice,
     offer: &SenderPoint,

@@ -1,7 +1,7 @@
 //! Chosen-message transfers on top of correlated ones: byte strings of one width, or single bits.
 //!
-//! Ishai, Kilian, Nissim and Petrank, CRYPTO 2003, section 3. Both labels of a transfer are hashed to pads ([`super`]'s
-//! re-keyed cipher); the receiver can make one of the two.
+//! Ishai, Kilian, Nissim and Petrank, CRYPTO 2003, section 3. Both labels of a transfer are hashed to pads
+//! ([`super`]'s re-keyed cipher); the receiver can make one of the two.
 //!
 //! ```text
 //!   sender: Q_j, offset D, messages m0_j, m1_j                     receiver: T_j, choice b_j

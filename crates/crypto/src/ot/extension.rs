@@ -1,7 +1,7 @@
 //! From 128 base transfers to any number of correlated ones, at four bytes each.
 //!
-//! Roy, "SoftSpokenOT: Quieter OT Extension from Small-Field Silent VOLE in the Minicrypt Model", CRYPTO 2022,
-//! sections 3 and 4, for semi-honest parties, with k = 4.
+//! Roy, "SoftSpokenOT: Quieter OT Extension from Small-Field Silent VOLE in the Minicrypt Model", CRYPTO
+//! 2022, section 3 (figure 7, with the repetition code), for semi-honest parties, with k = 4.
 //!
 //! ```text
 //!   receiver (client)                                         sender (server), offset D
@@ -14,12 +14,14 @@
 //!   T_j                                                       Q_j       T_j = Q_j xor b_j D
 //! ```
 //!
-//! Leaf x of a tree has the stream r_x. The receiver holds u = sum of r_x and v = sum of x r_x; the sender, whose four
-//! bits of the offset are d, lacks r_d and holds w = sum of (x xor d) r_x = v + d u (bit by bit, with sums in
-//! characteristic 2). The correction u + b, one bit per tree and transfer, lets it turn that into v + d b.
+//! Leaf x of a tree has the stream r_x. The receiver holds u = sum of r_x and v = sum of x r_x; the sender,
+//! whose four bits of the offset are d, lacks r_d and holds w = sum of (x xor d) r_x = v + d u (bit by bit,
+//! with sums in characteristic 2). The correction u + b, one bit per tree and transfer, lets it turn that
+//! into v + d b.
 //!
-//! A chunk is taken from the state in an order both sides know from the plan, belongs to a range of the streams that
-//! no other chunk has, and is spent by value. Several chunks may be worked on by several threads.
+//! A chunk is taken from the state in an order both sides know from the plan, belongs to a range of the
+//! streams that no other chunk has, and is spent by value. Several chunks may be worked on by several
+//! threads.
 
 mod receiver;
 mod sender;
@@ -36,15 +38,16 @@ use crate::random::SessionId;
 /// The largest chunk, which bounds memory: 16 MiB of labels and 4 MiB of corrections.
 pub const MAXIMUM_CHUNK: usize = 1 << 20;
 
-/// Transfers one state may make before new base transfers are due. A leaf then has encrypted 2^33 blocks, and all
-/// streams together differ from uniform ones by less than 2^-54.
+/// Transfers one state may make before new base transfers are due. A leaf then has encrypted 2^33 blocks, and
+/// all streams together differ from uniform ones by less than 2^-54.
 pub const MAXIMUM_TRANSFERS: u64 = 1 << 40;
 
 /// The receiver's message of one chunk: its choices under the sums of the trees' streams.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Corrections {
     count: usize,
-    /// Per block of 2048 transfers one strip for each tree; the strips of the last block end with its transfers.
+    /// Per block of 2048 transfers one strip for each tree; the strips of the last block end with its
+    /// transfers.
     bytes: Vec<u8>,
 }
 

@@ -1,7 +1,10 @@
-//! Oblivious transfer by a trusted dealer in memory, for tests of what builds on it.
+//! Oblivious transfer by a trusted dealer in memory, for tests of what builds on it. The dealer
+//! sees every secret and takes no care to hide it in time or memory.
 
+use crate::cpu::CpuFeatures;
 use crate::ot::base::{BASE_TRANSFERS, BaseReceiverKeys, BaseSenderKeys};
 use crate::ot::extension::{CorrelatedReceiver, CorrelatedSender};
+use crate::ot::tree;
 use crate::ot::values::{CorrelationOffset, Labels, SecretBits};
 use crate::random::{Generator, SessionId};
 
@@ -32,17 +35,17 @@ pub fn extension(
     offset: CorrelationOffset,
     generator: &mut Generator,
 ) -> (CorrelatedSender, CorrelatedReceiver) {
-    extension_on(crate::cpu::CpuFeatures::available(), session, offset, generator)
+    extension_on(CpuFeatures::available(), session, offset, generator)
 }
 
 /// The same on the kernels of a given processor.
 pub fn extension_on(
-    cpu: crate::cpu::CpuFeatures,
+    cpu: CpuFeatures,
     session: SessionId,
     offset: CorrelationOffset,
     generator: &mut Generator,
 ) -> (CorrelatedSender, CorrelatedReceiver) {
-    let (pairs, chosen) = base_transfers(crate::ot::tree::base_choices(&offset), generator);
+    let (pairs, chosen) = base_transfers(tree::base_choices(&offset), generator);
     let (sums, receiver) = CorrelatedReceiver::from_base(session, &pairs, generator, cpu);
     (CorrelatedSender::from_base(session, offset, &chosen, &sums, cpu), receiver)
 }

@@ -1,9 +1,10 @@
 //! The inner loops of the extension: streams from leaves, columns from streams, labels from columns.
 //!
-//! A block is 2048 transfers. For each tree, [`Engine`] expands every leaf to 2048 bits and adds the streams up into
-//! the tree's four columns (bit b of a leaf's number decides whether it enters column b) and, at the receiver,
-//! into their sum, which the choices correct. A transposition turns 128 columns of 2048 bits into 2048 labels.
-//! All levels give the same bits; only `kernel/avx2.rs` and `kernel/avx512.rs` hold `unsafe` code.
+//! A block is 2048 transfers. For each tree, [`Engine`] expands every leaf to 2048 bits and adds the streams
+//! up into the tree's four columns (bit b of a leaf's number decides whether it enters column b) and, at the
+//! receiver, into their sum, which the choices correct. A transposition turns 128 columns of 2048 bits into
+//! 2048 labels. All levels give the same bits; `unsafe` is loads and stores in `kernel/avx2.rs` and
+//! `kernel/avx512.rs`, and the calls into them after detection.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]
@@ -88,7 +89,8 @@ impl Engine {
         Self::Portable(leaves.0.iter().map(portable::LeafCipher::new).collect())
     }
 
-    /// The receiver's columns of one block, and the corrections that turn the trees' own sums into its choices.
+    /// The receiver's columns of one block, and the corrections that turn the trees' own sums into its
+    /// choices.
     pub(in crate::ot) fn receiver_columns(&self, first_cipher: u64, workspace: &mut Workspace) {
         match self {
             Self::Portable(leaves) => portable::receiver_columns(leaves, first_cipher, workspace),

@@ -1,9 +1,9 @@
 //! The hash that breaks the correlation: pads that are independent although the labels differ by one offset.
 //!
-//! H(i, x) = AES_{S xor i}(sigma(x)) xor sigma(x) with sigma(L || R) = (L xor R) || L, the hash of the garbled gates
-//! (Guo, Katz, Wang, Weng and Yu, CRYPTO 2020): one key per 64 transfers makes it ten times cheaper than a hash
-//! function called per transfer, and costs six bits of security at most. S is not sent: it is a hash of session,
-//! purpose and place of the chunk, so no two chunks and no two purposes share a key.
+//! H(i, x) = AES_{S xor i}(sigma(x)) xor sigma(x) with sigma(L || R) = (L xor R) || L, the hash of the
+//! garbled gates (Guo, Katz, Wang, Weng and Yu, CRYPTO 2020): one key per 64 transfers makes it ten times
+//! cheaper than a hash function called per transfer, and costs six bits of security at most. S is not sent:
+//! it is a hash of session, purpose and place of the chunk, so no two chunks and no two purposes share a key.
 
 use aes::Aes128Enc;
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
@@ -32,8 +32,8 @@ impl Pads {
         Self { base: u128::from_le_bytes(base), pieces }
     }
 
-    /// Piece `piece` of the pads of the labels of one group (the `group`-th run of [`LANES`] transfers); `offset` is
-    /// added to each label first.
+    /// Piece `piece` of the pads of the labels of one group (the `group`-th run of [`LANES`] transfers);
+    /// `offset` is added to each label first.
     pub(in crate::ot) fn group(
         &self,
         group: usize,
@@ -56,8 +56,8 @@ impl Pads {
     }
 }
 
-/// A linear map that has no fixed point besides zero, and neither has its sum with the identity. Without it, one
-/// decryption would undo the hash of two labels that differ by the offset.
+/// A linear map that has no fixed point besides zero, and neither has its sum with the identity. Without it,
+/// one decryption would undo the hash of two labels that differ by the offset.
 fn sigma(label: u128) -> u128 {
     let (low, high) = (label as u64, (label >> 64) as u64);
     u128::from(high ^ low) << 64 | u128::from(high)

@@ -1,5 +1,5 @@
-//! Random transfers on top of correlated ones: two independent random blocks for the sender, one of them for the
-//! receiver, and no further message.
+//! Random transfers on top of correlated ones: two independent random blocks for the sender, one of them for
+//! the receiver, and no further message.
 //!
 //! The labels of a transfer differ by the session's offset; hashed, they have nothing to do with each other.
 

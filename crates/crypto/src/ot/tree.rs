@@ -1,8 +1,9 @@
 //! The 32 trees behind the extension: the receiver grows them whole, the sender all but one leaf of each.
 //!
-//! Goldreich, Goldwasser and Micali's tree (J. ACM 1986) of depth 4, handed over with one hidden leaf as in Roy,
-//! "SoftSpokenOT", CRYPTO 2022, section 3. At each level the receiver adds up all left children and all right
-//! children; the sender learns the sum on the side its path does *not* take, and gets the one sibling it lacks.
+//! Goldreich, Goldwasser and Micali's tree (J. ACM 1986) of depth 4, handed over with one leaf hidden, as
+//! Roy's SoftSpokenOT (CRYPTO 2022) asks of its base step. At each level the receiver adds up all left
+//! children and all right children; the sender learns the sum on the side its path does *not* take, and gets
+//! the one sibling it lacks.
 //!
 //! ```text
 //!               root                  sender's path (= its four bits of the offset): 1 0 ..
@@ -12,8 +13,8 @@
 //!         o     o  o*    S            level 1: learns the sum of right children, S = sum - its own
 //! ```
 //!
-//! The sender keeps the nodes of a level at position `index xor path`. There the hidden node is always number 0
-//! and its sibling number 1, so nothing is ever addressed by the secret path.
+//! The sender keeps the nodes of a level at position `index xor path`. There the hidden node is always number
+//! 0 and its sibling number 1, so nothing is ever addressed by the secret path.
 
 use subtle::{Choice, ConditionallySelectable};
 use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
@@ -36,8 +37,8 @@ type Node = [u8; 32];
 
 /// What a leaf's stream is keyed with: block `i` of the stream is AES of `i xor whitening` under `key`.
 ///
-/// The whitening makes the cipher's inputs unpredictable, so that one table of AES keys cannot be tried against
-/// the leaves of many sessions at once.
+/// The whitening makes the cipher's inputs unpredictable, so that one table of AES keys cannot be tried
+/// against the leaves of many sessions at once.
 #[derive(Clone, Copy, Zeroize, PartialEq, Eq)]
 #[cfg_attr(test, derive(Debug))]
 pub(in crate::ot) struct LeafKey {
@@ -45,12 +46,13 @@ pub(in crate::ot) struct LeafKey {
     pub(in crate::ot) whitening: u128,
 }
 
-/// The leaves of all trees, tree by tree. The sender's are at `index xor path`, and number 0 of each tree is zero.
+/// The leaves of all trees, tree by tree. The sender's are at `index xor path`, and number 0 of each tree is
+/// zero.
 #[derive(Zeroize, ZeroizeOnDrop)]
 pub(in crate::ot) struct Leaves(pub(in crate::ot) Vec<LeafKey>);
 
-/// The third message of the setup: for every level of every tree the two sums, each under the base key that the
-/// sender has exactly when its path takes the other side.
+/// The third message of the setup: for every level of every tree the two sums, each under the base key that
+/// the sender has exactly when its path takes the other side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TreeSums(Vec<[Node; 2]>);
 
@@ -99,8 +101,9 @@ pub(in crate::ot) fn grow(
     for (tree, keys) in keys.0.chunks_exact(DEPTH).enumerate() {
         let mut nodes = Zeroizing::new(vec![generator.array::<32>()]);
         for (level, [key_left, key_right]) in keys.iter().enumerate() {
-            let children = nodes.iter().flat_map(|node| split(session, tree, level, node));
-            nodes = Zeroizing::new(children.collect());
+            let mut children = Zeroizing::new(Vec::with_capacity(2 * nodes.len()));
+            children.extend(nodes.iter().flat_map(|node| split(session, tree, level, node)));
+            nodes = children;
             let [mut left, mut right] = sum_sides(&nodes);
             // A path that turns left holds the left key and needs the right sum, and the other way round.
             add(&mut right, key_left);
@@ -135,8 +138,8 @@ pub(in crate::ot) fn puncture(
     Leaves(leaves)
 }
 
-/// One level further down in a punctured tree: `sibling_sum` is the sum of all children on the side that the path
-/// does not take.
+/// One level further down in a punctured tree: `sibling_sum` is the sum of all children on the side that the
+/// path does not take.
 fn descend(
     session: SessionId,
     tree: usize,
@@ -217,7 +220,8 @@ mod tests {
 
     #[test]
     fn every_leaf_but_the_hidden_one_agrees_with_the_full_tree() {
-        // Sixteen rotations of the nibbles 0 to 15, so that every tree is punctured at every leaf it can have.
+        // Sixteen rotations of the nibbles 0 to 15, so that every tree is punctured at every leaf it can
+        // have.
         for rotation in 0..16 {
             let (offset, full, punctured) =
                 deal(0x0123_4567_89ab_cdef_fedc_ba98_7654_3210_u128.rotate_left(4 * rotation));

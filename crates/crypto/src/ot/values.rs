@@ -10,8 +10,8 @@ use crate::secret::Secret;
 
 /// The sender's secret offset: the two labels of a transfer differ by it. Its lowest bit is 1.
 ///
-/// It is the free-XOR offset of the garbled circuits of the session. The lowest bit of a label is its color, so
-/// the two labels of a wire must differ there.
+/// It is the free-XOR offset of the garbled circuits of the session. The lowest bit of a label is its color,
+/// so the two labels of a wire must differ there.
 #[derive(Debug)]
 pub struct CorrelationOffset(Secret<u128>);
 
@@ -68,7 +68,8 @@ impl Drop for Labels {
     }
 }
 
-/// Secret bits, eight to a byte, lowest bit first: the receiver's choices, or the messages of chosen-bit transfers.
+/// Secret bits, eight to a byte, lowest bit first: the receiver's choices, or the messages of chosen-bit
+/// transfers.
 #[derive(Debug)]
 pub struct SecretBits {
     count: usize,

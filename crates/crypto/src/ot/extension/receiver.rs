@@ -40,8 +40,8 @@ impl ReceiverSetup {
 
 /// The receiver's state: all leaves and a counter that only moves forward.
 ///
-/// Two chunks from one place of the streams would show the sender the sum of their choices, so the state can be
-/// neither cloned nor saved. After a crash there are new base transfers and a new offset.
+/// Two chunks from one place of the streams would show the sender the sum of their choices, so the state can
+/// be neither cloned nor saved. After a crash there are new base transfers and a new offset.
 ///
 /// ```
 /// fn moves_to_a_thread<State: Send>() {}
@@ -68,7 +68,8 @@ impl CorrelatedReceiver {
         (sums, Self { engine: Arc::new(Engine::new(cpu, &leaves)), counter: Counter::new(session) })
     }
 
-    /// Takes the next `count` transfers from the streams. The sender must take the same count at the same turn.
+    /// Takes the next `count` transfers from the streams. The sender must take the same count at the same
+    /// turn.
     ///
     /// # Errors
     /// When the count is zero or above [`super::MAXIMUM_CHUNK`], or the state is exhausted.
@@ -115,7 +116,8 @@ impl ReceiverChunk {
     /// Like [`Self::extend`], into a buffer of the caller that can be used again.
     ///
     /// # Errors
-    /// [`OtError::ItemCount`] when there are not as many choices or places as transfers; the chunk is lost then.
+    /// [`OtError::ItemCount`] when there are not as many choices or places as transfers; the chunk is lost
+    /// then.
     pub fn extend_into(self, choices: &SecretBits, labels: &mut [u128]) -> Result<Corrections, OtError> {
         self.fill(choices, labels)
     }

@@ -1,4 +1,5 @@
-//! The sender: it lacks one leaf of each tree, and its labels differ from the receiver's by the offset or not at all.
+//! The sender: it lacks one leaf of each tree, and its labels differ from the receiver's by the offset or not
+//! at all.
 
 use std::sync::Arc;
 
@@ -11,7 +12,8 @@ use crate::ot::tree::{self, TreeSums};
 use crate::ot::values::{CorrelationOffset, Labels, check_count, opaque_debug};
 use crate::random::{Generator, SessionId};
 
-/// The sender while it waits for the tree sums. In the base transfers it is the receiver, and chooses by its offset.
+/// The sender while it waits for the tree sums. In the base transfers it is the receiver, and chooses by its
+/// offset.
 pub struct SenderSetup {
     session: SessionId,
     offset: CorrelationOffset,
@@ -78,7 +80,8 @@ impl CorrelatedSender {
         &self.keys.offset
     }
 
-    /// Takes the next `count` transfers from the streams. The receiver must take the same count at the same turn.
+    /// Takes the next `count` transfers from the streams. The receiver must take the same count at the same
+    /// turn.
     ///
     /// # Errors
     /// When the count is zero or above [`super::MAXIMUM_CHUNK`], or the state is exhausted.

@@ -159,7 +159,8 @@ fn gather(columns: &Quarter, square: usize, index: usize) -> __m256i {
     _mm256_set_m128i(load(index + 64), load(index))
 }
 
-/// Between rows `apart` from each other, swaps the bits of the first above `DISTANCE` with those of the second below.
+/// Between rows `apart` from each other, swaps the bits of the first above `DISTANCE` with those of the
+/// second below.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn swap_bits<const DISTANCE: i32>(rows: &mut [__m256i], apart: usize, mask: u64) {
@@ -175,8 +176,8 @@ fn swap_bits<const DISTANCE: i32>(rows: &mut [__m256i], apart: usize, mask: u64)
     }
 }
 
-/// The 64-bit squares are transposed; what remains is a transposition of two by two words inside the register,
-/// after which its lanes are labels `index` and `index + 64`.
+/// The 64-bit squares are transposed; what remains is a transposition of two by two words inside the
+/// register, after which its lanes are labels `index` and `index + 64`.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn scatter(row: __m256i, labels: &mut [u128; 128], index: usize) {

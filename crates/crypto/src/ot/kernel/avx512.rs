@@ -135,7 +135,8 @@ fn put_column(workspace: &mut Workspace, column: usize, words: Wide) {
 pub(super) fn transpose(columns: &Quarter, labels: &mut [u128; 512]) {
     for (square, labels) in labels.as_chunks_mut::<128>().0.iter_mut().enumerate() {
         let mut rows = [_mm512_setzero_si512(); 32];
-        // Register i holds columns i, i + 32, i + 64 and i + 96. Swaps over 16 and 8 rows, four registers at a time.
+        // Register i holds columns i, i + 32, i + 64 and i + 96. Swaps over 16 and 8 rows, four registers at
+        // a time.
         for start in 0..8 {
             let mut group: [__m512i; 4] =
                 std::array::from_fn(|index| gather(columns, square, start + 8 * index));
@@ -169,7 +170,8 @@ fn gather(columns: &Quarter, square: usize, index: usize) -> __m512i {
     _mm512_inserti32x4::<3>(row, load(index + 96))
 }
 
-/// Between rows `apart` from each other, swaps the bits of the first above `DISTANCE` with those of the second below.
+/// Between rows `apart` from each other, swaps the bits of the first above `DISTANCE` with those of the
+/// second below.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn swap_bits<const DISTANCE: u32>(rows: &mut [__m512i], apart: usize, mask: u64) {
@@ -185,8 +187,8 @@ fn swap_bits<const DISTANCE: u32>(rows: &mut [__m512i], apart: usize, mask: u64)
     }
 }
 
-/// The 32-bit squares are transposed; what remains is a transposition of four by four words inside the register,
-/// after which its lanes are labels `index`, `index + 32`, `index + 64` and `index + 96`.
+/// The 32-bit squares are transposed; what remains is a transposition of four by four words inside the
+/// register, after which its lanes are labels `index`, `index + 32`, `index + 64` and `index + 96`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn scatter(row: __m512i, labels: &mut [u128; 128], index: usize) {

@@ -92,8 +92,8 @@ fn put_column(workspace: &mut Workspace, column: usize, strip: &Strip) {
     }
 }
 
-/// 128 columns of 512 bits to 512 labels: four squares of 128 bits, each transposed by halving (Hacker's Delight,
-/// section 7-3).
+/// 128 columns of 512 bits to 512 labels: four squares of 128 bits, each transposed by halving (Hacker's
+/// Delight, section 7-3).
 pub(super) fn transpose(columns: &Quarter, labels: &mut [u128; 512]) {
     for (square, labels) in labels.as_chunks_mut::<128>().0.iter_mut().enumerate() {
         for (label, column) in labels.iter_mut().zip(columns) {

@@ -100,6 +100,11 @@ fn on_top(criterion: &mut Criterion) {
     group.bench_function("random, sender", |bencher| {
         bencher.iter_batched(|| labels().0, random::send, size);
     });
+    let (labels_to_hash, key) = (labels().0, [5; 32]);
+    group.bench_function("BLAKE3 of every label, for comparison with random, receiver", |bencher| {
+        let hash = |label: &u128| blake3::keyed_hash(&key, &label.to_le_bytes()).as_bytes()[0];
+        bencher.iter(|| labels_to_hash.labels().iter().map(hash).fold(0, |sum, byte| sum ^ byte));
+    });
     group.bench_function("random, receiver", |bencher| {
         bencher.iter_batched(|| labels().1, random::receive, size);
     });

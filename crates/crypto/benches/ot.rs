@@ -1,4 +1,159 @@
-//! Benchmarks of `crypto::ot`.
-#![allow(missing_docs)]
+//! Benchmarks of `crypto::ot`: one thread, rates per side, with the bytes and rooflines beside them.
+//!
+//! `cargo bench -p sordino-crypto --bench ot`
+#![allow(missing_docs, clippy::unwrap_used)]
 
-fn main() {}
+use std::hint::black_box;
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use aes::Aes128Enc;
+use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
+use criterion::{BatchSize, Criterion, Throughput};
+use crypto::cpu::CpuFeatures;
+use crypto::ot::extension::{Corrections, CorrelatedReceiver, CorrelatedSender, ReceiverSetup, SenderSetup};
+use crypto::ot::stages::{self, Stages};
+use crypto::ot::values::{CorrelationOffset, SecretBits};
+use crypto::ot::{chosen, ideal, random};
+use crypto::random::{Generator, Seed, SessionId};
+
+const SESSION: SessionId = SessionId([1; 32]);
+const CHUNK: usize = 1 << 17;
+
+fn generator() -> Generator {
+    Seed::from_bytes([2; 32]).generator()
+}
+
+fn states(cpu: CpuFeatures) -> (CorrelatedSender, CorrelatedReceiver) {
+    let mut generator = generator();
+    let offset = CorrelationOffset::random(&mut generator);
+    ideal::extension_on(cpu, SESSION, offset, &mut generator)
+}
+
+fn extension(criterion: &mut Criterion) {
+    let all = CpuFeatures::available();
+    for (name, cpu) in [("best", all), ("avx2", all.limited_to("avx2")), ("portable", CpuFeatures::PORTABLE)]
+    {
+        let (mut sender, mut receiver) = states(cpu);
+        let choices = SecretBits::random(CHUNK, &mut generator());
+        let mut labels = vec![0; CHUNK];
+        let mut group = criterion.benchmark_group(format!(
+            "extension/{name}/{} B per OT",
+            Corrections::byte_length(CHUNK) / CHUNK
+        ));
+        group.throughput(Throughput::Elements(CHUNK as u64));
+        group.bench_function("receiver", |bencher| {
+            bencher.iter(|| {
+                receiver.next_chunk(CHUNK).unwrap().extend_into(black_box(&choices), &mut labels).unwrap()
+            });
+        });
+        let corrections = receiver.next_chunk(CHUNK).unwrap().extend_into(&choices, &mut labels).unwrap();
+        group.bench_function("sender", |bencher| {
+            bencher.iter(|| {
+                sender.next_chunk(CHUNK).unwrap().extend_into(black_box(&corrections), &mut labels).unwrap()
+            });
+        });
+        group.finish();
+    }
+}
+
+/// The stages of a block apart, and what they are bounded by: an OT takes four cipher blocks of the receiver
+/// (3.75 of the sender) and moves sixteen bytes through the transposition.
+fn rooflines(criterion: &mut Criterion) {
+    let mut stages = Stages::new(CpuFeatures::available(), &mut generator());
+    let mut group = criterion.benchmark_group("stages of the extension");
+    group.throughput(Throughput::Elements(stages::TRANSFERS as u64));
+    group.bench_function("columns, per OT", |bencher| bencher.iter(|| stages.make_columns()));
+    group
+        .bench_function("transposition, per OT", |bencher| bencher.iter(|| black_box(stages.transpose()[0])));
+    group.finish();
+
+    let mut group = criterion.benchmark_group("roofline");
+    let cipher = Aes128Enc::new(&Array([3; 16]));
+    let mut blocks = vec![Array([1; 16]); 1024];
+    group.throughput(Throughput::Elements(1024 / 4));
+    group.bench_function("four AES blocks of the aes crate, per OT", |bencher| {
+        bencher.iter(|| cipher.encrypt_blocks(black_box(&mut blocks)));
+    });
+    let source = vec![5_u128; CHUNK];
+    let mut target = vec![0_u128; CHUNK];
+    group.throughput(Throughput::Elements(CHUNK as u64));
+    group.bench_function("copy of one label, per OT", |bencher| {
+        bencher.iter(|| black_box(&mut target).copy_from_slice(black_box(&source)));
+    });
+    group.finish();
+}
+
+fn on_top(criterion: &mut Criterion) {
+    const COUNT: usize = 1 << 14;
+    let (mut sender, mut receiver) = states(CpuFeatures::available());
+    let bits = SecretBits::random(COUNT, &mut generator());
+    let width = NonZeroU16::new(16).unwrap();
+    let messages = vec![7; 16 * COUNT];
+    let mut labels = || {
+        let (corrections, chosen) = receiver.extend(SecretBits::random(COUNT, &mut generator())).unwrap();
+        (sender.extend(&corrections).unwrap(), chosen)
+    };
+    let mut group = criterion.benchmark_group("on top, without the correlated transfers");
+    group.throughput(Throughput::Elements(COUNT as u64));
+    let size = BatchSize::LargeInput;
+    group.bench_function("random, sender", |bencher| {
+        bencher.iter_batched(|| labels().0, random::send, size);
+    });
+    let (labels_to_hash, key) = (labels().0, [5; 32]);
+    group.bench_function("BLAKE3 of every label, for comparison with random, receiver", |bencher| {
+        let hash = |label: &u128| blake3::keyed_hash(&key, &label.to_le_bytes()).as_bytes()[0];
+        bencher.iter(|| labels_to_hash.labels().iter().map(hash).fold(0, |sum, byte| sum ^ byte));
+    });
+    group.bench_function("random, receiver", |bencher| {
+        bencher.iter_batched(|| labels().1, random::receive, size);
+    });
+    group.bench_function("chosen 16 bytes, sender, 32 B per OT", |bencher| {
+        bencher.iter_batched(|| labels().0, |labels| chosen::send(labels, width, &messages, &messages), size);
+    });
+    let padded = chosen::send(labels().0, width, &messages, &messages).unwrap();
+    group.bench_function("chosen 16 bytes, receiver, 32 B per OT", |bencher| {
+        bencher.iter_batched(|| labels().1, |labels| chosen::receive(labels, &padded), size);
+    });
+    group.bench_function("chosen bit, sender, 0.25 B per OT", |bencher| {
+        bencher.iter_batched(|| labels().0, |labels| chosen::send_bits(labels, &bits, &bits), size);
+    });
+    let padded = chosen::send_bits(labels().0, &bits, &bits).unwrap();
+    group.bench_function("chosen bit, receiver, 0.25 B per OT", |bencher| {
+        bencher.iter_batched(|| labels().1, |labels| chosen::receive_bits(labels, &padded), size);
+    });
+    group.finish();
+}
+
+fn base(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("setup/128 base transfers and 32 trees");
+    let offset = || CorrelationOffset::random(&mut generator());
+    group.bench_function("receiver start", |bencher| {
+        bencher.iter(|| ReceiverSetup::start(SESSION, &mut generator()))
+    });
+    let (offer, _) = ReceiverSetup::start(SESSION, &mut generator());
+    group.bench_function("sender start", |bencher| {
+        bencher.iter(|| SenderSetup::start(SESSION, offset(), &offer, &mut generator()));
+    });
+    let (answer, _) = SenderSetup::start(SESSION, offset(), &offer, &mut generator());
+    group.bench_function("receiver start and finish", |bencher| {
+        bencher.iter(|| {
+            let (_, setup) = ReceiverSetup::start(SESSION, &mut generator());
+            setup.finish(&answer, &mut generator()).unwrap()
+        });
+    });
+    group.finish();
+}
+
+fn main() {
+    let mut criterion = Criterion::default()
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_millis(600))
+        .sample_size(20)
+        .configure_from_args();
+    extension(&mut criterion);
+    rooflines(&mut criterion);
+    on_top(&mut criterion);
+    base(&mut criterion);
+    criterion.final_summary();
+}

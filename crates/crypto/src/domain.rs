@@ -37,6 +37,8 @@ domains! {
     OT_LEAF = "ot extension leaf stream";
     /// Pads of chosen-message oblivious transfers.
     OT_CHOSEN_PAD = "ot chosen message pad";
+    /// Pads of chosen-bit oblivious transfers.
+    OT_CHOSEN_BIT_PAD = "ot chosen bit pad";
     /// Outputs of random oblivious transfers.
     OT_RANDOM_OUTPUT = "ot random output";
     /// The global free-XOR offset of a session.

@@ -1,0 +1,178 @@
+//! The receiver: it knows every leaf, chooses, and gets one label per transfer.
+
+use std::sync::Arc;
+
+use super::{Corrections, Counter, Range, load_strip};
+use crate::cpu::CpuFeatures;
+use crate::ot::base::{BaseSender, BaseSenderKeys, ReceiverPoints, SenderPoint};
+use crate::ot::error::OtError;
+use crate::ot::kernel::{BLOCK, CIPHERS_PER_BLOCK, Engine, Workspace};
+use crate::ot::tree::{self, TreeSums};
+use crate::ot::values::{Labels, SecretBits, check_count, opaque_debug};
+use crate::random::{Generator, SessionId};
+
+/// The receiver while it waits for the base receiver's points. In the base transfers it is the sender.
+pub struct ReceiverSetup {
+    session: SessionId,
+    base: BaseSender,
+}
+
+impl ReceiverSetup {
+    /// Opens the setup.
+    pub fn start(session: SessionId, generator: &mut Generator) -> (SenderPoint, Self) {
+        let (message, base) = BaseSender::start(session, generator);
+        (message, Self { session, base })
+    }
+
+    /// Grows the trees and hands the sender all but one leaf of each.
+    ///
+    /// # Errors
+    /// When the peer's points are unusable.
+    pub fn finish(
+        self,
+        answer: &ReceiverPoints,
+        generator: &mut Generator,
+    ) -> Result<(TreeSums, CorrelatedReceiver), OtError> {
+        let keys = self.base.finish(answer)?;
+        Ok(CorrelatedReceiver::from_base(self.session, &keys, generator, CpuFeatures::available()))
+    }
+}
+
+/// The receiver's state: all leaves and a counter that only moves forward.
+///
+/// Two chunks from one place of the streams would show the sender the sum of their choices, so the state can
+/// be neither cloned nor saved. After a crash there are new base transfers and a new offset.
+///
+/// ```
+/// fn moves_to_a_thread<State: Send>() {}
+/// moves_to_a_thread::<crypto::ot::extension::CorrelatedReceiver>();
+/// ```
+/// ```compile_fail,E0277
+/// fn has_a_second_copy<State: Clone>() {}
+/// has_a_second_copy::<crypto::ot::extension::CorrelatedReceiver>();
+/// ```
+pub struct CorrelatedReceiver {
+    engine: Arc<Engine>,
+    counter: Counter,
+}
+
+impl CorrelatedReceiver {
+    /// Grows the trees on base keys that are there already.
+    pub(in crate::ot) fn from_base(
+        session: SessionId,
+        keys: &BaseSenderKeys,
+        generator: &mut Generator,
+        cpu: CpuFeatures,
+    ) -> (TreeSums, Self) {
+        let (sums, leaves) = tree::grow(session, keys, generator);
+        (sums, Self { engine: Arc::new(Engine::new(cpu, &leaves)), counter: Counter::new(session) })
+    }
+
+    /// Takes the next `count` transfers from the streams. The sender must take the same count at the same
+    /// turn.
+    ///
+    /// # Errors
+    /// When the count is zero or above [`super::MAXIMUM_CHUNK`], or the state is exhausted.
+    pub fn next_chunk(&mut self, count: usize) -> Result<ReceiverChunk, OtError> {
+        Ok(ReceiverChunk { engine: Arc::clone(&self.engine), range: self.counter.take(count)? })
+    }
+
+    /// Takes the next chunk and spends it on these choices.
+    ///
+    /// # Errors
+    /// As [`Self::next_chunk`].
+    pub fn extend(&mut self, choices: SecretBits) -> Result<(Corrections, ReceiverLabels), OtError> {
+        self.next_chunk(choices.count())?.extend(choices)
+    }
+}
+
+/// A range of transfers to be spent on one set of choices, here or on another thread.
+///
+/// ```compile_fail,E0277
+/// fn has_a_second_copy<Chunk: Clone>() {}
+/// has_a_second_copy::<crypto::ot::extension::ReceiverChunk>();
+/// ```
+pub struct ReceiverChunk {
+    engine: Arc<Engine>,
+    range: Range,
+}
+
+impl ReceiverChunk {
+    /// How many transfers the chunk has.
+    pub fn count(&self) -> usize {
+        self.range.count
+    }
+
+    /// Makes the message for the sender, and this side's labels with the choices they belong to.
+    ///
+    /// # Errors
+    /// [`OtError::ItemCount`] when there are not as many choices as transfers; the chunk is lost then.
+    pub fn extend(self, choices: SecretBits) -> Result<(Corrections, ReceiverLabels), OtError> {
+        let mut labels = Labels::zeroed(self.range.count);
+        let corrections = self.fill(&choices, &mut labels)?;
+        Ok((corrections, ReceiverLabels { labels, choices, range: self.range }))
+    }
+
+    /// Like [`Self::extend`], into a buffer of the caller that can be used again.
+    ///
+    /// # Errors
+    /// [`OtError::ItemCount`] when there are not as many choices or places as transfers; the chunk is lost
+    /// then.
+    pub fn extend_into(self, choices: &SecretBits, labels: &mut [u128]) -> Result<Corrections, OtError> {
+        self.fill(choices, labels)
+    }
+
+    fn fill(&self, choices: &SecretBits, labels: &mut [u128]) -> Result<Corrections, OtError> {
+        let count = self.range.count;
+        check_count(count, choices.count())?;
+        check_count(count, labels.len())?;
+        // The last strip is written whole before it is cut.
+        let bytes = Vec::with_capacity(Corrections::byte_length(count) + BLOCK / 8);
+        let mut corrections = Corrections { count, bytes };
+        let mut workspace = Workspace::new();
+        let packed = choices.expose().chunks(BLOCK / 8);
+        for (block, (labels, packed)) in labels.chunks_mut(BLOCK).zip(packed).enumerate() {
+            load_strip(&mut workspace.choices, packed);
+            let first_cipher = self.range.first_cipher + (block * CIPHERS_PER_BLOCK) as u64;
+            self.engine.receiver_columns(first_cipher, &mut workspace);
+            corrections.push_block(labels.len(), &workspace.corrections);
+            self.engine.transpose_into(&workspace, labels);
+        }
+        Ok(corrections)
+    }
+}
+
+/// The receiver's outcome of one chunk: label `T_j` and choice `b_j` of each transfer.
+pub struct ReceiverLabels {
+    pub(in crate::ot) labels: Labels,
+    pub(in crate::ot) choices: SecretBits,
+    pub(in crate::ot) range: Range,
+}
+
+impl ReceiverLabels {
+    /// One label per transfer.
+    pub fn labels(&self) -> &[u128] {
+        &self.labels
+    }
+
+    /// The choices they were made with.
+    pub fn choices(&self) -> &SecretBits {
+        &self.choices
+    }
+
+    /// Gives the labels away, for use as wire labels.
+    pub fn into_labels(self) -> Labels {
+        self.labels
+    }
+}
+
+opaque_debug!(ReceiverSetup, CorrelatedReceiver, ReceiverChunk, ReceiverLabels);
+
+#[cfg(test)]
+impl ReceiverChunk {
+    /// A second chunk over the same range, which the product never makes: for the test that shows why.
+    pub(super) fn twin_for_attack(chunk: &Self) -> Self {
+        let Range { session, first_cipher, count } = chunk.range;
+        Self { engine: Arc::clone(&chunk.engine), range: Range { session, first_cipher, count } }
+    }
+}

@@ -1,0 +1,241 @@
+//! Correlations, chunks, refusals, and the attack that the state's design excludes.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::cpu::CpuFeatures;
+use crate::ot::ideal;
+use crate::ot::values::{CorrelationOffset, SecretBits};
+use crate::random::{Generator, Seed};
+
+const SESSION: SessionId = SessionId([1; 32]);
+
+fn generator(seed: u8) -> Generator {
+    Seed::from_bytes([seed; 32]).generator()
+}
+
+fn states(cpu: CpuFeatures) -> (CorrelatedSender, CorrelatedReceiver) {
+    let mut generator = generator(1);
+    let offset = CorrelationOffset::random(&mut generator);
+    ideal::extension_on(cpu, SESSION, offset, &mut generator)
+}
+
+fn levels() -> Vec<CpuFeatures> {
+    let all = CpuFeatures::detect();
+    vec![CpuFeatures::PORTABLE, all.limited_to("avx2"), all]
+}
+
+fn assert_correlated(sender: &[u128], receiver: &[u128], offset: u128, choices: &SecretBits) {
+    assert_eq!((sender.len(), receiver.len()), (choices.count(), choices.count()));
+    for (index, (zero, chosen)) in sender.iter().zip(receiver).enumerate() {
+        assert_eq!(zero ^ chosen, offset * u128::from(choices.bit(index)), "transfer {index}");
+    }
+}
+
+fn exchange(
+    sender: &mut CorrelatedSender,
+    receiver: &mut CorrelatedReceiver,
+    choices: SecretBits,
+) -> Vec<u128> {
+    let count = choices.count();
+    let (corrections, chosen) = receiver.extend(choices).unwrap();
+    assert_eq!(corrections.to_bytes().len(), 32 * count.div_ceil(8));
+    let corrections = Corrections::from_bytes(count, corrections.to_bytes()).unwrap();
+    let zero = sender.extend(&corrections).unwrap();
+    assert_correlated(zero.labels(), chosen.labels(), sender.offset().expose(), chosen.choices());
+    zero.labels().to_vec()
+}
+
+#[test]
+fn labels_are_correlated_for_odd_counts_on_every_level() {
+    for cpu in levels() {
+        let (mut sender, mut receiver) = states(cpu);
+        for count in [1, 7, 8, 9, 127, 128, 129, 1000, 2047, 2048, 2049, 4096, 5000] {
+            exchange(&mut sender, &mut receiver, SecretBits::random(count, &mut generator(2)));
+        }
+        exchange(&mut sender, &mut receiver, SecretBits::from_bools(&[true; 300]));
+        exchange(&mut sender, &mut receiver, SecretBits::from_bools(&[false; 300]));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn any_run_of_chunks_stays_correlated(counts in prop::collection::vec(1..6000_usize, 1..6), seed: u8) {
+        let (mut sender, mut receiver) = states(CpuFeatures::available());
+        for count in counts {
+            exchange(&mut sender, &mut receiver, SecretBits::random(count, &mut generator(seed)));
+        }
+    }
+}
+
+#[test]
+fn a_hundred_thousand_and_a_full_chunk_are_correlated() {
+    let (mut sender, mut receiver) = states(CpuFeatures::available());
+    for count in [100_003, MAXIMUM_CHUNK] {
+        exchange(&mut sender, &mut receiver, SecretBits::random(count, &mut generator(3)));
+    }
+}
+
+#[test]
+fn every_level_makes_the_same_messages_and_labels() {
+    let run = |cpu| {
+        let (mut sender, mut receiver) = states(cpu);
+        let (corrections, chosen) = receiver.extend(SecretBits::random(3001, &mut generator(4))).unwrap();
+        let zero = sender.extend(&corrections).unwrap();
+        (corrections, chosen.labels().to_vec(), zero.labels().to_vec())
+    };
+    let results: Vec<_> = levels().into_iter().map(run).collect();
+    assert!(results.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[test]
+fn sides_on_different_processors_agree() {
+    let (mut sender, _) = states(CpuFeatures::PORTABLE);
+    let (_, mut receiver) = states(CpuFeatures::detect());
+    exchange(&mut sender, &mut receiver, SecretBits::random(4321, &mut generator(5)));
+}
+
+#[test]
+fn the_cut_into_chunks_does_not_change_the_labels() {
+    // Cuts at multiples of 128 use up the streams exactly.
+    let whole = {
+        let (mut sender, mut receiver) = states(CpuFeatures::available());
+        exchange(&mut sender, &mut receiver, SecretBits::from_bools(&[true; 5000]))
+    };
+    let (mut sender, mut receiver) = states(CpuFeatures::available());
+    let mut pieces = Vec::new();
+    for count in [128, 2048, 384, 2440] {
+        pieces.extend(exchange(&mut sender, &mut receiver, SecretBits::from_bools(&vec![true; count])));
+    }
+    assert_eq!(pieces, whole);
+}
+
+#[test]
+fn chunks_may_be_worked_on_in_any_order() {
+    let (mut sender, mut receiver) = states(CpuFeatures::available());
+    let counts = [500, 3000, 1];
+    let receiver_chunks: Vec<_> = counts.iter().map(|&count| receiver.next_chunk(count).unwrap()).collect();
+    let mut sender_chunks: Vec<_> = counts.iter().map(|&count| sender.next_chunk(count).unwrap()).collect();
+    let offset = sender.offset().expose();
+    for chunk in receiver_chunks.into_iter().rev() {
+        let choices = SecretBits::random(chunk.count(), &mut generator(6));
+        let mut chosen = vec![0; chunk.count()];
+        let corrections = chunk.extend_into(&choices, &mut chosen).unwrap();
+        let chunk = sender_chunks.pop().unwrap();
+        let mut zero = vec![0; chunk.count()];
+        std::thread::scope(|scope| {
+            scope.spawn(|| chunk.extend_into(&corrections, &mut zero).unwrap());
+        });
+        assert_correlated(&zero, &chosen, offset, &choices);
+    }
+}
+
+#[test]
+fn corrections_of_another_chunk_give_uncorrelated_labels() {
+    let (mut sender, mut receiver) = states(CpuFeatures::available());
+    let choices = SecretBits::from_bools(&[false; 128]);
+    drop(receiver.next_chunk(1).unwrap());
+    let (corrections, chosen) = receiver.extend(choices).unwrap();
+    let zero = sender.extend(&corrections).unwrap();
+    assert!(zero.labels().iter().zip(chosen.labels()).all(|(zero, chosen)| zero != chosen));
+}
+
+/// The two corrections' sum, when it is the same for every tree.
+fn common_sum(first: &Corrections, second: &Corrections) -> Option<Vec<u8>> {
+    let size = first.bytes.len() / TREES;
+    let sum: Vec<u8> = first.bytes.iter().zip(&second.bytes).map(|(one, other)| one ^ other).collect();
+    sum.chunks_exact(size).all(|strip| *strip == sum[..size]).then(|| sum[..size].to_vec())
+}
+
+#[test]
+fn attack_a_state_used_twice_shows_the_sum_of_the_choices() {
+    let (_, mut receiver) = states(CpuFeatures::available());
+    let choices = [7, 8].map(|seed| SecretBits::random(1000, &mut generator(seed)));
+    let expected: Vec<u8> =
+        choices[0].expose().iter().zip(choices[1].expose()).map(|(one, other)| one ^ other).collect();
+
+    // What a clone, a saved file or a rewound counter would amount to.
+    let first = receiver.next_chunk(1000).unwrap();
+    let rewound = ReceiverChunk::twin_for_attack(&first);
+    let [first_choices, second_choices] = &choices;
+    let mut labels = vec![0; 1000];
+    let first = first.extend_into(first_choices, &mut labels).unwrap();
+    let second = rewound.extend_into(second_choices, &mut labels).unwrap();
+    assert_eq!(common_sum(&first, &second), Some(expected), "the sender reads the sum off two messages");
+
+    // The state as it is: the next chunk comes from elsewhere.
+    let third = receiver.next_chunk(1000).unwrap().extend_into(second_choices, &mut labels).unwrap();
+    assert_eq!(common_sum(&first, &third), None);
+    assert_eq!(common_sum(&second, &third), None);
+}
+
+#[test]
+fn corrections_of_wrong_length_are_refused() {
+    let message = OtMessage::Corrections;
+    for count in [1, 8, 9, 2048, 2049] {
+        let expected = Corrections::byte_length(count);
+        for sent in [0, expected - 1, expected + 1, expected + 32] {
+            let refused = Corrections::from_bytes(count, &vec![0; sent]).unwrap_err();
+            assert_eq!(refused, OtError::MessageLength { message, expected, sent });
+        }
+        assert_eq!(Corrections::from_bytes(count, &vec![0; expected]).unwrap().count(), count);
+    }
+}
+
+#[test]
+fn corrections_with_bits_beyond_the_last_transfer_are_refused() {
+    let message = OtMessage::Corrections;
+    for count in [1, 9, 2047, 2051] {
+        let size = Corrections::byte_length(count);
+        for position in [size - 1, size - (count % BLOCK).div_ceil(8) - 1] {
+            let mut bytes = vec![0; size];
+            bytes[position] = 0x80;
+            let refused = Corrections::from_bytes(count, &bytes).unwrap_err();
+            assert_eq!(refused, OtError::PaddingBits { message, transfers: count });
+        }
+    }
+    assert!(Corrections::from_bytes(2048, &[0xff; 8192]).is_ok());
+    assert!(Corrections::from_bytes(2056, &[0xff; 8224]).is_ok());
+}
+
+#[test]
+fn chunks_without_transfers_or_above_the_limit_are_refused() {
+    let (mut sender, mut receiver) = states(CpuFeatures::available());
+    for requested in [0, MAXIMUM_CHUNK + 1] {
+        let refused = OtError::ChunkSize { requested, limit: MAXIMUM_CHUNK };
+        assert_eq!(sender.next_chunk(requested).unwrap_err(), refused);
+        assert_eq!(receiver.next_chunk(requested).unwrap_err(), refused);
+        assert_eq!(Corrections::from_bytes(requested, &[]).unwrap_err(), refused);
+    }
+}
+
+#[test]
+fn counts_that_do_not_match_the_chunk_are_refused() {
+    let (mut sender, mut receiver) = states(CpuFeatures::available());
+    let refused = OtError::ItemCount { expected: 10, given: 11 };
+    let choices = SecretBits::random(11, &mut generator(9));
+    assert_eq!(receiver.next_chunk(10).unwrap().extend_into(&choices, &mut [0; 10]).unwrap_err(), refused);
+    assert_eq!(
+        receiver.next_chunk(11).unwrap().extend_into(&choices, &mut [0; 10]).unwrap_err(),
+        OtError::ItemCount { expected: 11, given: 10 }
+    );
+    let (corrections, _) = receiver.extend(choices).unwrap();
+    assert_eq!(sender.next_chunk(10).unwrap().extend(&corrections).unwrap_err(), refused);
+}
+
+#[test]
+fn an_exhausted_state_asks_for_new_base_transfers() {
+    let mut counter = Counter { session: SESSION, next_cipher: MAXIMUM_TRANSFERS / 128 - 2 };
+    assert_eq!(counter.take(257).unwrap_err(), OtError::Exhausted { requested: 257, left: 256 });
+    assert!(counter.take(129).is_ok());
+    assert_eq!(counter.take(1).unwrap_err(), OtError::Exhausted { requested: 1, left: 0 });
+}
+
+#[test]
+fn states_print_nothing() {
+    let (mut sender, mut receiver) = states(CpuFeatures::available());
+    assert_eq!(format!("{sender:?} {receiver:?}"), "CorrelatedSender(..) CorrelatedReceiver(..)");
+    let chunks = (sender.next_chunk(1).unwrap(), receiver.next_chunk(1).unwrap());
+    assert_eq!(format!("{chunks:?}"), "(SenderChunk(..), ReceiverChunk(..))");
+}

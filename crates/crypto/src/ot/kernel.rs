@@ -1,0 +1,165 @@
+//! The inner loops of the extension: streams from leaves, columns from streams, labels from columns.
+//!
+//! A block is 2048 transfers. For each tree, [`Engine`] expands every leaf to 2048 bits and adds the streams
+//! up into the tree's four columns (bit b of a leaf's number decides whether it enters column b) and, at the
+//! receiver, into their sum, which the choices correct. A transposition turns 128 columns of 2048 bits into
+//! 2048 labels. All levels give the same bits; `unsafe` is loads and stores in `kernel/avx2.rs` and
+//! `kernel/avx512.rs`, and the calls into them after detection.
+#![allow(unsafe_code)]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod schedule;
+
+use zeroize::{Zeroize, Zeroizing};
+
+use crate::cpu::CpuFeatures;
+use crate::ot::tree::{DEPTH, LEAVES, Leaves, TREES};
+
+/// Transfers in one block.
+pub(in crate::ot) const BLOCK: usize = 2048;
+/// Cipher blocks of one leaf that one block of transfers uses up.
+pub(in crate::ot) const CIPHERS_PER_BLOCK: usize = BLOCK / 128;
+/// Columns of the matrix: bits of a label.
+const COLUMNS: usize = TREES * DEPTH;
+
+/// 2048 bits, transfer 0 in the lowest bit of the first word.
+pub(in crate::ot) type Strip = [u128; CIPHERS_PER_BLOCK];
+
+/// 512 transfers of every column, a unit that stays in the first-level cache while it is transposed.
+type Quarter = [[u128; 4]; COLUMNS];
+
+/// Where one block is worked on. Boxed once per chunk, wiped on drop.
+#[repr(C, align(64))]
+pub(in crate::ot) struct Workspace {
+    columns: [Quarter; 4],
+    /// One strip per tree: made by the receiver, taken by the sender.
+    pub(in crate::ot) corrections: [Strip; TREES],
+    /// The receiver's choices.
+    pub(in crate::ot) choices: Strip,
+}
+
+impl Workspace {
+    pub(in crate::ot) fn new() -> Box<Self> {
+        Box::new(Self { columns: [[[0; 4]; COLUMNS]; 4], corrections: [[0; 16]; TREES], choices: [0; 16] })
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        self.columns.as_flattened_mut().as_flattened_mut().zeroize();
+        self.corrections.as_flattened_mut().zeroize();
+        self.choices.zeroize();
+    }
+}
+
+/// The keyed streams of all leaves, in the form the best kernel of this processor wants.
+pub(in crate::ot) enum Engine {
+    /// Safe code on the `aes` crate.
+    Portable(Vec<portable::LeafCipher>),
+    /// AES-NI and AVX2.
+    #[cfg(target_arch = "x86_64")]
+    Avx2(Vec<schedule::RoundKeys>),
+    /// VAES and AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    Avx512(Vec<schedule::RoundKeys>),
+}
+
+impl Engine {
+    /// Keys the streams. Features that this processor lacks are ignored, whatever the caller claims.
+    pub(in crate::ot) fn new(cpu: CpuFeatures, leaves: &Leaves) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let detected = CpuFeatures::detect();
+            let may = |wanted: fn(&CpuFeatures) -> bool| wanted(&cpu) && wanted(&detected);
+            // SAFETY: AES-NI is detected before either schedule is made.
+            let schedules = || leaves.0.iter().map(|leaf| unsafe { schedule::expand(leaf) }).collect();
+            if may(|cpu| cpu.vaes512 && cpu.avx512 && cpu.aes) {
+                return Self::Avx512(schedules());
+            }
+            if may(|cpu| cpu.avx2 && cpu.aes) {
+                return Self::Avx2(schedules());
+            }
+        }
+        let _ = cpu;
+        Self::Portable(leaves.0.iter().map(portable::LeafCipher::new).collect())
+    }
+
+    /// The receiver's columns of one block, and the corrections that turn the trees' own sums into its
+    /// choices.
+    pub(in crate::ot) fn receiver_columns(&self, first_cipher: u64, workspace: &mut Workspace) {
+        match self {
+            Self::Portable(leaves) => portable::receiver_columns(leaves, first_cipher, workspace),
+            // SAFETY: `new` makes this variant only where AES-NI and AVX2 are detected.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(leaves) => unsafe { avx2::receiver_columns(leaves, first_cipher, workspace) },
+            // SAFETY: `new` makes this variant only where VAES and AVX-512 are detected.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(leaves) => unsafe { avx512::receiver_columns(leaves, first_cipher, workspace) },
+        }
+    }
+
+    /// The sender's columns of one block, corrected where its offset has a one.
+    pub(in crate::ot) fn sender_columns(&self, first_cipher: u64, offset: u128, workspace: &mut Workspace) {
+        match self {
+            Self::Portable(leaves) => portable::sender_columns(leaves, first_cipher, offset, workspace),
+            // SAFETY: `new` makes this variant only where AES-NI and AVX2 are detected.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(leaves) => unsafe { avx2::sender_columns(leaves, first_cipher, offset, workspace) },
+            // SAFETY: `new` makes this variant only where VAES and AVX-512 are detected.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(leaves) => unsafe {
+                avx512::sender_columns(leaves, first_cipher, offset, workspace)
+            },
+        }
+    }
+
+    /// Turns the columns of the workspace into labels, as many of the block as asked for.
+    pub(in crate::ot) fn transpose_into(&self, workspace: &Workspace, labels: &mut [u128]) {
+        if let Ok(labels) = labels.try_into() {
+            return self.transpose(workspace, labels);
+        }
+        let mut block = Box::new(Zeroizing::new([0; BLOCK]));
+        self.transpose(workspace, &mut block);
+        labels.copy_from_slice(&block[..labels.len()]);
+    }
+
+    /// Turns the columns of the workspace into labels.
+    fn transpose(&self, workspace: &Workspace, labels: &mut [u128; BLOCK]) {
+        let quarters = workspace.columns.iter().zip(labels.as_chunks_mut().0);
+        for (columns, labels) in quarters {
+            match self {
+                Self::Portable(_) => portable::transpose(columns, labels),
+                // SAFETY: `new` makes this variant only where AES-NI and AVX2 are detected.
+                #[cfg(target_arch = "x86_64")]
+                Self::Avx2(_) => unsafe { avx2::transpose(columns, labels) },
+                // SAFETY: `new` makes this variant only where VAES and AVX-512 are detected.
+                #[cfg(target_arch = "x86_64")]
+                Self::Avx512(_) => unsafe { avx512::transpose(columns, labels) },
+            }
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        match self {
+            // The ciphers of the `aes` crate wipe themselves.
+            Self::Portable(leaves) => leaves.iter_mut().for_each(Zeroize::zeroize),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(leaves) | Self::Avx512(leaves) => leaves.zeroize(),
+        }
+    }
+}
+
+/// All ones where bit `index` of the offset is set, else zero.
+fn offset_mask(offset: u128, index: usize) -> u64 {
+    ((offset >> index) as u64 & 1).wrapping_neg()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+//! Every kernel against its safe twin and against the definition.
+
+use super::*;
+use crate::ot::tree::LeafKey;
+use crate::random::{Generator, Seed};
+
+/// The levels that this processor can tell apart, the portable one first.
+fn levels() -> Vec<CpuFeatures> {
+    let all = CpuFeatures::detect();
+    vec![CpuFeatures::PORTABLE, all.limited_to("avx2"), all]
+}
+
+fn generator() -> Generator {
+    Seed::from_bytes([11; 32]).generator()
+}
+
+fn random_leaves(generator: &mut Generator) -> Leaves {
+    let mut leaf = || LeafKey { key: generator.array(), whitening: generator.next_u128() };
+    Leaves((0..TREES * LEAVES).map(|_| leaf()).collect())
+}
+
+fn fill(generator: &mut Generator, words: &mut [u128]) {
+    words.fill_with(|| generator.next_u128());
+}
+
+#[test]
+fn streams_are_counter_mode_of_aes() {
+    // FIPS 197, appendix B, reached with a whitening that turns counter 5 into the vector's input.
+    let input = u128::from_le_bytes([
+        0x32, 0x43, 0xf6, 0xa8, 0x88, 0x5a, 0x30, 0x8d, 0x31, 0x31, 0x98, 0xa2, 0xe0, 0x37, 0x07, 0x34,
+    ]);
+    let key =
+        [0x2b, 0x7e, 0x15, 0x16, 0x28, 0xae, 0xd2, 0xa6, 0xab, 0xf7, 0x15, 0x88, 0x09, 0xcf, 0x4f, 0x3c];
+    let output = u128::from_le_bytes([
+        0x39, 0x25, 0x84, 0x1d, 0x02, 0xdc, 0x09, 0xfb, 0xdc, 0x11, 0x85, 0x97, 0x19, 0x6a, 0x0b, 0x32,
+    ]);
+    let leaf = LeafKey { key, whitening: input ^ 5 };
+    assert_eq!(portable::LeafCipher::new(&leaf).stream(5)[0], output);
+    assert_eq!(portable::LeafCipher::new(&leaf).stream(0)[5], output);
+
+    // One such leaf among leaves that cancel: with all leaves of a tree equal, every sum is zero but for one.
+    for cpu in levels() {
+        let mut leaves = Leaves(vec![LeafKey { key: [1; 16], whitening: 9 }; TREES * LEAVES]);
+        leaves.0[LEAVES + 2] = leaf;
+        let mut workspace = Workspace::new();
+        Engine::new(cpu, &leaves).receiver_columns(5, &mut workspace);
+        let other = portable::LeafCipher::new(&leaves.0[0]).stream(5)[0];
+        assert_eq!(workspace.corrections[1][0], output ^ other);
+        assert_eq!(workspace.columns[0][DEPTH + 1][0], output ^ other);
+        assert_eq!(workspace.columns[0][DEPTH][0], 0);
+    }
+}
+
+#[test]
+fn every_level_makes_the_same_receiver_columns() {
+    let mut generator = generator();
+    let leaves = random_leaves(&mut generator);
+    for first in [0, 1, 16, u64::from(u32::MAX) - 3, (1 << 33) - 16] {
+        let mut choices = Strip::default();
+        fill(&mut generator, &mut choices);
+        let results: Vec<_> = levels()
+            .into_iter()
+            .map(|cpu| {
+                let mut workspace = Workspace::new();
+                workspace.choices = choices;
+                Engine::new(cpu, &leaves).receiver_columns(first, &mut workspace);
+                workspace
+            })
+            .collect();
+        for other in &results[1..] {
+            assert!(other.columns == results[0].columns);
+            assert!(other.corrections == results[0].corrections);
+        }
+    }
+}
+
+#[test]
+fn every_level_makes_the_same_sender_columns() {
+    let mut generator = generator();
+    let leaves = random_leaves(&mut generator);
+    for first in [0, 1, 16, u64::from(u32::MAX) - 3, (1 << 33) - 16] {
+        let offset = generator.next_u128();
+        let mut corrections = [Strip::default(); TREES];
+        fill(&mut generator, corrections.as_flattened_mut());
+        let results: Vec<_> = levels()
+            .into_iter()
+            .map(|cpu| {
+                let mut workspace = Workspace::new();
+                workspace.corrections = corrections;
+                Engine::new(cpu, &leaves).sender_columns(first, offset, &mut workspace);
+                workspace
+            })
+            .collect();
+        for other in &results[1..] {
+            assert!(other.columns == results[0].columns);
+        }
+    }
+}
+
+#[test]
+fn every_level_transposes_to_any_place_in_memory() {
+    let mut generator = generator();
+    let leaves = random_leaves(&mut generator);
+    let mut workspace = Workspace::new();
+    fill(&mut generator, workspace.columns.as_flattened_mut().as_flattened_mut());
+    let bit = |transfer: usize, column: usize| {
+        workspace.columns[transfer / 512][column][transfer / 128 % 4] >> (transfer % 128) & 1
+    };
+    let expected: Vec<u128> = (0..BLOCK)
+        .map(|transfer| (0..COLUMNS).fold(0, |label, column| label | bit(transfer, column) << column))
+        .collect();
+    for cpu in levels() {
+        let engine = Engine::new(cpu, &leaves);
+        for shift in 0..5 {
+            let mut labels = vec![7; BLOCK + 5];
+            let place: &mut [u128; BLOCK] = (&mut labels[shift..shift + BLOCK]).try_into().unwrap();
+            engine.transpose(&workspace, place);
+            assert_eq!(labels[shift..shift + BLOCK], expected);
+            assert!(labels[..shift].iter().chain(&labels[shift + BLOCK..]).all(|&label| label == 7));
+        }
+    }
+}
+
+#[test]
+fn features_the_processor_lacks_are_not_believed() {
+    let all = CpuFeatures { aes: true, vaes512: true, avx2: true, avx512: true, ifma: true, vnni: true };
+    let engine = Engine::new(all, &random_leaves(&mut generator()));
+    let detected = Engine::new(CpuFeatures::detect(), &random_leaves(&mut generator()));
+    assert_eq!(std::mem::discriminant(&engine), std::mem::discriminant(&detected));
+}

@@ -106,6 +106,13 @@ fn the_table_shows_a_bar_per_stage() {
 }
 
 #[test]
+fn the_readme_shows_what_its_command_prints() {
+    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
+    assert!(readme.contains("-- inspect hrn-2x5x3x:m=16 --cull 1 --thin 2,3,4\n"));
+    assert!(readme.contains(&stdout(&["inspect", "hrn-2x5x3x:m=16", "--cull", "1", "--thin", "2,3,4"])));
+}
+
+#[test]
 fn a_typo_gets_the_nearest_name() {
     let message = refusal(&["inspect", "resnt18"]);
     assert!(

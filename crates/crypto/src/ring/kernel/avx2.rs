@@ -63,12 +63,14 @@ unsafe fn multiply<const DIGITS: usize, const PIXELS: usize>(tile: &Tile<'_>, su
             }
         }
     }
-    for (sum, halves) in sums.iter_mut().zip(accumulators.iter().flatten()) {
-        let target: *mut __m256i = std::ptr::from_mut(sum).cast();
-        // SAFETY: `Lanes` is 64 bytes long and aligned to as many: room for both halves.
-        unsafe {
-            _mm256_store_si256(target, halves[0]);
-            _mm256_store_si256(target.add(1), halves[1]);
+    assert_eq!(sums.len(), PIXELS * DIGITS);
+    for pixel in 0..PIXELS {
+        for digit in 0..DIGITS {
+            let target: *mut __m256i = std::ptr::from_mut(&mut sums[pixel * DIGITS + digit]).cast();
+            for half in 0..2 {
+                // SAFETY: `Lanes` is 64 bytes long and aligned to as many: room for both halves.
+                unsafe { _mm256_store_si256(target.add(half), accumulators[pixel][digit][half]) };
+            }
         }
     }
 }

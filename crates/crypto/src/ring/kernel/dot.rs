@@ -20,9 +20,6 @@ pub(crate) const LANES: usize = 16;
 /// The most panels that one tile holds.
 pub(crate) const MAXIMUM_PANELS: usize = 2;
 
-/// The most pixels that one tile holds.
-pub(crate) const MAXIMUM_PIXELS: usize = 8;
-
 /// The most digits a value has: eight of eight bits.
 pub(crate) const MAXIMUM_DIGITS: usize = 8;
 
@@ -304,7 +301,6 @@ mod tests {
             for form in [WordForm::Bytes, WordForm::Halves] {
                 let kernel = DotKernel::with_form(features, form);
                 for digits in 1..=MAXIMUM_DIGITS {
-                    assert!(kernel.pixels_per_tile(digits) <= MAXIMUM_PIXELS);
                     assert!(
                         kernel.panels_per_tile() * kernel.pixels_per_tile(digits) * digits <= MAXIMUM_SUMS
                     );

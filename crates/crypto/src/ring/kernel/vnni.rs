@@ -79,8 +79,16 @@ unsafe fn multiply<const BYTES: bool, const DIGITS: usize, const PIXELS: usize, 
             }
         }
     }
-    for (sum, accumulator) in sums.iter_mut().zip(accumulators.iter().flatten().flatten()) {
-        // SAFETY: `Lanes` is 64 bytes long and aligned to as many.
-        unsafe { _mm512_store_si512(std::ptr::from_mut(sum).cast(), *accumulator) };
+    assert_eq!(sums.len(), PANELS * PIXELS * DIGITS);
+    for panel in 0..PANELS {
+        for pixel in 0..PIXELS {
+            for digit in 0..DIGITS {
+                let sum = &mut sums[(panel * PIXELS + pixel) * DIGITS + digit];
+                // SAFETY: `Lanes` is 64 bytes long and aligned to as many.
+                unsafe {
+                    _mm512_store_si512(std::ptr::from_mut(sum).cast(), accumulators[panel][pixel][digit]);
+                }
+            }
+        }
     }
 }

@@ -9,6 +9,7 @@
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 pub(crate) mod bits;
+pub(crate) mod cut;
 pub(crate) mod dot;
 pub(crate) mod elementwise;
 pub(crate) mod polyphase;

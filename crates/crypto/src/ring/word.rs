@@ -22,10 +22,12 @@ pub(crate) trait Word: Copy + Default + BitAnd<Output = Self> {
     fn shift_up(self, bits: u32) -> Self;
     /// Shift towards the low bits, filled with the sign; `bits` below the word's.
     fn shift_down_signed(self, bits: u32) -> Self;
+    /// The slice as 32-bit words, if that is what it holds: kernels exist for those alone.
+    fn narrow(values: &[Self]) -> Option<&[u32]>;
 }
 
 macro_rules! word {
-    ($word:ty, $signed:ty) => {
+    ($word:ty, $signed:ty, $values:ident => $narrow:expr) => {
         impl Word for $word {
             const BITS: u32 = <$word>::BITS;
 
@@ -68,9 +70,14 @@ macro_rules! word {
             fn shift_down_signed(self, bits: u32) -> Self {
                 (self.cast_signed() >> bits).cast_unsigned()
             }
+
+            #[inline(always)]
+            fn narrow($values: &[Self]) -> Option<&[u32]> {
+                $narrow
+            }
         }
     };
 }
 
-word!(u32, i32);
-word!(u64, i64);
+word!(u32, i32, values => Some(values));
+word!(u64, i64, _values => None);

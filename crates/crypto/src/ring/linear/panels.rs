@@ -306,14 +306,16 @@ impl<W: Word> Vectorized for JoinDigits<'_, W> {
     fn run(self) {
         let digits = self.sums.len() / self.values.len();
         for (value, sums) in self.values.iter_mut().zip(self.sums.chunks_exact(digits)) {
-            let mut total = *value;
-            for (digit, sum) in sums.iter().enumerate() {
-                let place = digit as u32 * self.digit_bits;
+            // From the highest digit down, so that the lanes are the only loop left to vectorize.
+            let mut total = [W::default(); LANES];
+            for sum in sums.iter().rev() {
                 for (total, sum) in total.iter_mut().zip(sum.0) {
-                    *total = total.plus(W::wrap_signed(sum.cast_signed()).shift_up(place));
+                    *total = total.shift_up(self.digit_bits).plus(W::wrap_signed(sum.cast_signed()));
                 }
             }
-            *value = total;
+            for (value, total) in value.iter_mut().zip(total) {
+                *value = value.plus(total);
+            }
         }
     }
 }

@@ -56,6 +56,10 @@ impl<'a> Planes<'a> {
             for (row, values) in plane.chunks_exact(shape.input.width).enumerate() {
                 for (phase, first) in (0..self.stride.width.min(values.len())).enumerate() {
                     let place = self.place(row + shape.padding.height, phase + shape.padding.width);
+                    if self.stride.width == 1 {
+                        target[place..place + values.len()].copy_from_slice(values);
+                        continue;
+                    }
                     let values = values[first..].iter().step_by(self.stride.width);
                     for (target, value) in target[place..].iter_mut().zip(values) {
                         *target = *value;

@@ -185,42 +185,48 @@ impl DotKernel {
 
 /// The safe twin of all tiles.
 fn run_portable(form: WordForm, tile: &Tile<'_>, sums: &mut [Lanes]) {
-    let places = tile.panels.iter().flat_map(|panel| tile.pixels.iter().map(move |pixel| (panel, pixel)));
-    for ((panel, pixel), digits) in places.zip(sums.chunks_exact_mut(tile.digits)) {
-        digits.fill(Lanes::default());
-        let mut steps = panel.iter();
-        for segment in tile.segments {
-            let words = &tile.input[pixel + segment.offset..][..segment.steps * tile.digits];
-            for (step, weights) in words.chunks_exact(tile.digits).zip(&mut steps) {
-                for (&word, sum) in step.iter().zip(digits.iter_mut()) {
-                    match form {
-                        WordForm::Bytes => add_byte_products(sum, word, weights),
-                        WordForm::Halves => add_half_products(sum, word, weights),
+    match form {
+        WordForm::Bytes => add_products(tile, sums, byte_product),
+        WordForm::Halves => add_products(tile, sums, half_product),
+    }
+}
+
+/// One sum at a time, so that its lanes stay in registers.
+#[inline(always)]
+fn add_products(tile: &Tile<'_>, sums: &mut [Lanes], product: impl Fn(u32, u32) -> i32) {
+    let mut sums = sums.iter_mut();
+    for panel in tile.panels {
+        for pixel in tile.pixels {
+            for (digit, sum) in (0..tile.digits).zip(&mut sums) {
+                let mut lanes = [0; LANES];
+                let mut rows = panel.iter();
+                for segment in tile.segments {
+                    let words = &tile.input[pixel + segment.offset..][..segment.steps * tile.digits];
+                    for (step, weights) in words.chunks_exact(tile.digits).zip(&mut rows) {
+                        let word = step[digit];
+                        for (lane, weights) in lanes.iter_mut().zip(weights.0) {
+                            *lane = product(word, weights).wrapping_add(*lane);
+                        }
                     }
                 }
+                *sum = Lanes(lanes.map(i32::cast_unsigned));
             }
         }
     }
 }
 
-fn add_byte_products(sum: &mut Lanes, digits: u32, weights: &Lanes) {
+#[inline(always)]
+fn byte_product(digits: u32, weights: u32) -> i32 {
     let digits = digits.to_le_bytes().map(i32::from);
-    for (sum, weights) in sum.0.iter_mut().zip(weights.0) {
-        let weights = weights.to_le_bytes().map(|byte| i32::from(byte.cast_signed()));
-        let product: i32 = digits.iter().zip(weights).map(|(digit, weight)| digit * weight).sum();
-        *sum = sum.wrapping_add(product.cast_unsigned());
-    }
+    let weights = weights.to_le_bytes().map(|byte| i32::from(byte.cast_signed()));
+    digits.iter().zip(weights).map(|(digit, weight)| digit * weight).sum()
 }
 
-fn add_half_products(sum: &mut Lanes, digits: u32, weights: &Lanes) {
-    let low = i32::from(digits as i16);
-    let high = i32::from((digits >> 16) as i16);
-    for (sum, weights) in sum.0.iter_mut().zip(weights.0) {
-        // The one pair that overflows, (-2^15)^2 + (-2^15)^2, wraps here as it does in the vector kernels.
-        let product =
-            (low * i32::from(weights as i16)).wrapping_add(high * i32::from((weights >> 16) as i16));
-        *sum = sum.wrapping_add(product.cast_unsigned());
-    }
+#[inline(always)]
+fn half_product(digits: u32, weights: u32) -> i32 {
+    let (low, high) = (i32::from(digits as i16), i32::from((digits >> 16) as i16));
+    // The one pair that overflows, (-2^15)^2 + (-2^15)^2, wraps here as it does in the vector kernels.
+    (low * i32::from(weights as i16)).wrapping_add(high * i32::from((weights >> 16) as i16))
 }
 
 #[cfg(test)]

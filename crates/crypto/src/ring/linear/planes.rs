@@ -54,16 +54,9 @@ impl<'a> Planes<'a> {
             dealt.chunks_exact_mut(self.channel_words()).zip(values.chunks_exact(shape.input.area()));
         for (target, plane) in planes {
             for (row, values) in plane.chunks_exact(shape.input.width).enumerate() {
-                for (phase, first) in (0..self.stride.width.min(values.len())).enumerate() {
+                for phase in 0..self.stride.width.min(values.len()) {
                     let place = self.place(row + shape.padding.height, phase + shape.padding.width);
-                    if self.stride.width == 1 {
-                        target[place..place + values.len()].copy_from_slice(values);
-                        continue;
-                    }
-                    let values = values[first..].iter().step_by(self.stride.width);
-                    for (target, value) in target[place..].iter_mut().zip(values) {
-                        *target = *value;
-                    }
+                    deal_row(&values[phase..], self.stride.width, &mut target[place..]);
                 }
             }
         }
@@ -150,5 +143,27 @@ impl<'a> Planes<'a> {
             }
         }
         crate::ring::vector::wipe(&mut sums);
+    }
+}
+
+/// Copies every `stride`-th value; the strides that networks have get loops of their own.
+fn deal_row<W: Word>(values: &[W], stride: usize, target: &mut [W]) {
+    match stride {
+        1 => target[..values.len()].copy_from_slice(values),
+        2 => {
+            let (pairs, last) = values.as_chunks::<2>();
+            let (target, rest) = target.split_at_mut(pairs.len());
+            for (target, pair) in target.iter_mut().zip(pairs) {
+                *target = pair[0];
+            }
+            if let (Some(target), Some(value)) = (rest.first_mut(), last.first()) {
+                *target = *value;
+            }
+        }
+        _ => {
+            for (target, value) in target.iter_mut().zip(values.iter().step_by(stride)) {
+                *target = *value;
+            }
+        }
     }
 }

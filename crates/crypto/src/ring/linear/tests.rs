@@ -202,8 +202,8 @@ fn what_does_not_fit_the_layer_is_refused() {
         );
     }
     let input = layer.pack_input(&RingVector::zeros(width, 32)).unwrap();
-    for (channels, rows) in [(0..4, 0..4), (0..3, 3..5), (3..2, 0..4)] {
-        let region = Region { channels, rows };
+    for (channels, rows) in [((0, 4), 0..4), ((0, 3), 3..5), ((3, 2), 0..4)] {
+        let region = Region { channels: channels.0..channels.1, rows };
         assert_eq!(
             layer.convolve_region(&input, &region).unwrap_err(),
             RingError::Region { region, channels: 3, rows: 4 }

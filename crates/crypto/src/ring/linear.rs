@@ -177,10 +177,32 @@ impl PackedWeights {
     /// When the input was packed for another layer, or the region reaches outside the output.
     pub fn convolve_region(&self, input: &PackedInput, region: &Region) -> Result<RingVector, RingError> {
         region.check(&self.geometry)?;
+        let mut output = RingVector::zeros(input.width, input.images * region.len(&self.geometry));
+        self.convolve_region_into(input, region, &mut output)?;
+        Ok(output)
+    }
+
+    /// The same into a vector that is there already: large fresh ones cost page faults.
+    ///
+    /// # Errors
+    /// As for [`PackedWeights::convolve_region`], and when the vector's ring or length is not the region's.
+    pub fn convolve_region_into(
+        &self,
+        input: &PackedInput,
+        region: &Region,
+        output: &mut RingVector,
+    ) -> Result<(), RingError> {
+        region.check(&self.geometry)?;
         if input.geometry != self.geometry {
             return Err(RingError::ForeignInput);
         }
-        let mut output = RingVector::zeros(input.width, input.images * region.len(&self.geometry));
+        if output.width() != input.width {
+            return Err(RingError::WidthMismatch { expected: input.width, found: output.width() });
+        }
+        let expected = input.images * region.len(&self.geometry);
+        if output.len() != expected {
+            return Err(RingError::LengthMismatch { expected, found: output.len() });
+        }
         let mask = input.width.mask();
         match (&self.method, &input.layout) {
             (Method::Panels(panels), Layout::Digits { plan, words }) if plan.form() == panels.form() => {
@@ -204,7 +226,7 @@ impl PackedWeights {
             }
             _ => return Err(RingError::ForeignInput),
         }
-        Ok(output)
+        Ok(())
     }
 
     /// Computes some channels of the output, all rows. For one image, the channels' outputs concatenate.

@@ -7,7 +7,7 @@ use super::Vectorized;
 use crate::ring::word::Word;
 
 /// Output positions that are summed together, so that the sums stay in registers.
-pub(crate) const CHUNK: usize = 64;
+pub(crate) const CHUNK: usize = 32;
 
 /// One shifted plane and its weight.
 #[derive(Clone, Copy, Debug)]

@@ -49,6 +49,10 @@ fn random_images(geometry: &ConvGeometry, bits: u32, images: usize, generator: &
     Share::random(width, images * geometry.input_len(), generator).expose().clone()
 }
 
+fn random_images_like(vector: &RingVector, generator: &mut Generator) -> RingVector {
+    Share::random(vector.width(), vector.len(), generator).expose().clone()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(120))]
 
@@ -94,7 +98,11 @@ proptest! {
             a.min(b)..a.max(b)
         };
         let region = Region { channels: range(&cuts[0], &cuts[1], channels), rows: range(&cuts[2], &cuts[3], rows) };
-        let part = layer.convolve_region(&layer.pack_input(&input).unwrap(), &region).unwrap();
+        let packed = layer.pack_input(&input).unwrap();
+        let part = layer.convolve_region(&packed, &region).unwrap();
+        let mut reused = random_images_like(&part, &mut generator);
+        layer.convolve_region_into(&packed, &region, &mut reused).unwrap();
+        prop_assert_eq!(&reused, &part);
         let columns = geometry.output().width;
         let mut places = part.iter();
         for image in 0..images {
@@ -209,6 +217,17 @@ fn what_does_not_fit_the_layer_is_refused() {
             RingError::Region { region, channels: 3, rows: 4 }
         );
     }
+    let whole = Region::whole(&geometry);
+    let mut output = RingVector::zeros(width, 47);
+    assert_eq!(
+        layer.convolve_region_into(&input, &whole, &mut output).unwrap_err(),
+        RingError::LengthMismatch { expected: 48, found: 47 }
+    );
+    let narrower = RingWidth::new(31).unwrap();
+    assert_eq!(
+        layer.convolve_region_into(&input, &whole, &mut RingVector::zeros(narrower, 48)).unwrap_err(),
+        RingError::WidthMismatch { expected: width, found: narrower }
+    );
     let other = ConvGeometry::square(2, 3, 4, 1, 1).unwrap();
     let other = PackedWeights::new(other, Weights::Bytes(&[0; 6])).unwrap();
     assert_eq!(other.convolve_channels(&input, 0..3).unwrap_err(), RingError::ForeignInput);

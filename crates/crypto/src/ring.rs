@@ -31,7 +31,7 @@ mod word;
 pub use self::geometry::{ConvGeometry, ConvShape, Extent, GeometryError};
 pub use self::linear::{CHANNEL_BLOCK, PackedInput, PackedWeights, Region, Weights};
 pub use self::pool::SumPool;
-pub use self::share::{Share, combine, share};
+pub use self::share::{Blind, Share, combine, share, unblind};
 pub use self::vector::{RingVector, UnpackError};
 pub use self::width::{RingWidth, WidthOutOfRange};
 
@@ -119,13 +119,12 @@ mod tests {
                 (0..geometry.input_len()).map(|_| i64::from(generator.next_u64() as i8)).collect();
             let values = RingVector::from_signed(width, &image);
 
-            let blind = Share::random(width, values.len(), &mut generator);
+            let blind = Blind::random(width, values.len(), &mut generator);
             let mask = Share::random(width, geometry.output_len(), &mut generator);
             let mut client_share = Share::new(layer.convolve(blind.expose()).unwrap());
             client_share.subtract(&mask).unwrap();
 
-            let mut blinded = values.clone();
-            blinded.subtract(blind.expose()).unwrap();
+            let (blinded, _) = blind.blind(&values).unwrap();
             let received = RingVector::from_bytes(width, values.len(), &blinded.to_bytes()).unwrap();
             let mut server_share = Share::new(layer.convolve(&received).unwrap());
             server_share.add(&mask).unwrap();

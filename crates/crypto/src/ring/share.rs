@@ -20,7 +20,7 @@ impl Share {
         Self(values)
     }
 
-    /// Uniform values: a blind, a mask, or the share of one who has not heard the value yet.
+    /// Uniform values: a mask, or the share of one who has not heard the value yet.
     pub fn random(width: RingWidth, count: usize, generator: &mut Generator) -> Self {
         let mut values = RingVector::zeros(width, count);
         fill_uniform(&mut values, generator);
@@ -95,6 +95,51 @@ impl Drop for Share {
     fn drop(&mut self) {
         self.0.zeroize();
     }
+}
+
+/// A uniform vector that hides one vector of values once: the client's r at a layer boundary.
+///
+/// Hiding takes the blind by value, so that no second vector can be hidden by it. What else the client computes
+/// from r (its encryption, its own share) borrows it before.
+#[derive(PartialEq, Eq)]
+pub struct Blind(Share);
+
+impl Blind {
+    /// A fresh blind.
+    pub fn random(width: RingWidth, count: usize, generator: &mut Generator) -> Self {
+        Self(Share::random(width, count, generator))
+    }
+
+    /// Lends the values. Every use is a place a reviewer should look at.
+    pub fn expose(&self) -> &RingVector {
+        self.0.expose()
+    }
+
+    /// The values minus the blind, and the blind as the client's share of them: together they are the values.
+    ///
+    /// # Errors
+    /// When ring or length differ; the blind is spent all the same.
+    pub fn blind(self, values: &RingVector) -> Result<(RingVector, Share), RingError> {
+        let mut blinded = values.clone();
+        blinded.subtract(self.expose())?;
+        Ok((blinded, self.0))
+    }
+}
+
+impl fmt::Debug for Blind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Blind({} values of {})", self.0.len(), self.0.width())
+    }
+}
+
+/// The values behind a blinded vector.
+///
+/// # Errors
+/// When ring or length differ.
+pub fn unblind(blinded: &RingVector, blind: &Share) -> Result<RingVector, RingError> {
+    let mut values = blinded.clone();
+    values.add(&blind.0)?;
+    Ok(values)
 }
 
 /// Splits values into two shares: the first is uniform, the second what is missing.
@@ -194,6 +239,22 @@ mod tests {
         let narrow =
             combine(&first.narrowed(narrower).unwrap(), &second.narrowed(narrower).unwrap()).unwrap();
         assert_eq!(narrow.to_signed(), [-28, 0, 4, -(1 << 22)]);
+    }
+
+    #[test]
+    fn a_blind_hides_once_and_stays_as_a_share() {
+        let mut generator = Seed::from_bytes([7; 32]).generator();
+        let width = RingWidth::new(20).unwrap();
+        let values = RingVector::from_signed(width, &[-3, 0, 9]);
+        let blind = Blind::random(width, 3, &mut generator);
+        let known = blind.expose().clone();
+        let (blinded, share) = blind.blind(&values).unwrap();
+        assert_ne!(blinded, values);
+        assert_eq!(share.expose(), &known);
+        assert_eq!(unblind(&blinded, &share).unwrap(), values);
+        let other = Blind::random(width, 4, &mut generator);
+        assert_eq!(format!("{other:?}"), "Blind(4 values of 20 bits)");
+        assert_eq!(other.blind(&values).unwrap_err(), RingError::LengthMismatch { expected: 3, found: 4 });
     }
 
     #[test]

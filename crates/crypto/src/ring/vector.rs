@@ -6,7 +6,7 @@ use subtle::ConstantTimeEq;
 use zeroize::Zeroize;
 
 use super::RingError;
-use super::kernel::bits::{Pack, Unpack};
+use super::kernel::bits;
 use super::kernel::elementwise::{Change, Combine, Pairwise, Replace};
 use super::kernel::vectorized;
 use super::width::RingWidth;
@@ -262,13 +262,11 @@ impl RingVector {
     }
 
     fn pack_into(&self, bytes: &mut [u8], features: CpuFeatures) {
-        let bits = self.width.bits();
-        on_words!(&self.words, values => vectorized(features, Pack { values, bits, bytes }));
+        on_words!(&self.words, values => bits::pack(values, self.width.bits(), bytes, features));
     }
 
     fn unpack_from(&mut self, bytes: &[u8], features: CpuFeatures) {
-        let bits = self.width.bits();
-        on_words!(&mut self.words, values => vectorized(features, Unpack { bytes, bits, values }));
+        on_words!(&mut self.words, values => bits::unpack(bytes, self.width.bits(), values, features));
     }
 
     fn combine_with(

@@ -1,18 +1,47 @@
 //! Values to bits and back, at exactly l bits each: the first value's lowest bit is the first byte's lowest bit.
 //!
-//! Branches follow the position alone, which is public; no value is looked at.
+//! Eight values take l bytes, so blocks of eight start at whole bytes. Branches follow the position alone, which is
+//! public; no value is looked at.
 
-use super::Vectorized;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+
+use super::{Vectorized, vectorized};
+use crate::cpu::CpuFeatures;
 use crate::ring::word::Word;
 
 /// Values of at most this many bits lie inside any eight bytes that start with their first byte.
 const ONE_LOAD_BITS: u32 = 57;
 
 /// Writes values of `bits` bits each; `bytes` has exactly the length they need.
-pub(crate) struct Pack<'a, W> {
-    pub(crate) values: &'a [W],
-    pub(crate) bits: u32,
-    pub(crate) bytes: &'a mut [u8],
+pub(crate) fn pack<W: Word>(values: &[W], bits: u32, bytes: &mut [u8], features: CpuFeatures) {
+    let mut done = 0;
+    #[cfg(target_arch = "x86_64")]
+    if features.avx512 && avx512::PACKED_BITS.contains(&bits) && bits != W::BITS {
+        // SAFETY: `avx512` is set only where F, BW, VL and VBMI were detected.
+        done = unsafe { avx512::pack_blocks(values, bits, bytes) };
+    }
+    let bytes = &mut bytes[done / 8 * bits as usize..];
+    vectorized(features, Pack { values: &values[done..], bits, bytes });
+}
+
+/// Reads values of `bits` bits each; `bytes` has exactly the length they need.
+pub(crate) fn unpack<W: Word>(bytes: &[u8], bits: u32, values: &mut [W], features: CpuFeatures) {
+    let mut done = 0;
+    #[cfg(target_arch = "x86_64")]
+    if features.avx512 && avx512::UNPACKED_BITS.contains(&bits) && bits != W::BITS {
+        // SAFETY: `avx512` is set only where F, BW, VL and VBMI were detected.
+        done = unsafe { avx512::unpack_blocks(bytes, bits, values) };
+    }
+    let bytes = &bytes[done / 8 * bits as usize..];
+    vectorized(features, Unpack { bytes, bits, values: &mut values[done..] });
+}
+
+/// The twin for any width: words are filled from the low end.
+struct Pack<'a, W> {
+    values: &'a [W],
+    bits: u32,
+    bytes: &'a mut [u8],
 }
 
 impl<W: Word> Vectorized for Pack<'_, W> {
@@ -52,11 +81,11 @@ impl<W: Word> Vectorized for Pack<'_, W> {
     }
 }
 
-/// Reads values of `bits` bits each; `bytes` has exactly the length they need.
-pub(crate) struct Unpack<'a, W> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) bits: u32,
-    pub(crate) values: &'a mut [W],
+/// The twin for any width: each value is cut out of the nine bytes that may hold it.
+struct Unpack<'a, W> {
+    bytes: &'a [u8],
+    bits: u32,
+    values: &'a mut [W],
 }
 
 impl<W: Word> Vectorized for Unpack<'_, W> {

@@ -12,9 +12,8 @@ use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
 use crypto::cpu::CpuFeatures;
 use crypto::random::{Generator, Seed};
-use crypto::ring::{
-    ConvGeometry, ConvShape, Extent, PackedWeights, RingVector, RingWidth, Share, SumPool, Weights,
-};
+use crypto::ring::geometry::{ConvGeometry, ConvShape, Extent};
+use crypto::ring::{PackedWeights, RingVector, RingWidth, Share, SumPool, Weights};
 
 fn group<'a>(criterion: &'a mut Criterion, name: &str) -> BenchmarkGroup<'a, WallTime> {
     let mut group = criterion.benchmark_group(name);

@@ -28,7 +28,6 @@ mod vector;
 mod width;
 mod word;
 
-pub use self::geometry::{ConvGeometry, ConvShape, Extent, GeometryError};
 pub use self::linear::{CHANNEL_BLOCK, PackedInput, PackedWeights, Region, Weights};
 pub use self::pool::SumPool;
 pub use self::share::{Blind, Share, combine, share, unblind};
@@ -103,6 +102,7 @@ pub enum RingError {
 
 #[cfg(test)]
 mod tests {
+    use super::geometry::ConvGeometry;
     use super::*;
     use crate::random::Seed;
 

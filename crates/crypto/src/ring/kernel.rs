@@ -18,6 +18,20 @@ mod vnni;
 
 use crate::cpu::CpuFeatures;
 
+/// The features without those that this processor lacks. Kernels trust what they are given, so features that come
+/// from outside the crate pass through here.
+pub(crate) fn supported(features: CpuFeatures) -> CpuFeatures {
+    let here = CpuFeatures::detect();
+    CpuFeatures {
+        aes: features.aes && here.aes,
+        vaes512: features.vaes512 && here.vaes512,
+        avx2: features.avx2 && here.avx2,
+        avx512: features.avx512 && here.avx512,
+        ifma: features.ifma && here.ifma,
+        vnni: features.vnni && here.vnni,
+    }
+}
+
 /// A safe loop that gains from being compiled for a wider instruction set.
 pub(crate) trait Vectorized {
     /// Runs the loop. Implementations are `#[inline(always)]`, so that they take on their caller's instruction set.

@@ -22,6 +22,7 @@ use self::planes::Planes;
 use super::RingError;
 use super::geometry::ConvGeometry;
 use super::kernel::dot::{DotKernel, LANES, MAXIMUM_PANELS};
+use super::kernel::supported;
 use super::vector::{RingVector, Words, on_words, wipe};
 use super::width::RingWidth;
 use crate::cpu::CpuFeatures;
@@ -119,7 +120,7 @@ impl PackedWeights {
         Self::for_features(geometry, weights, CpuFeatures::available())
     }
 
-    /// Packs the weights for a processor with these features, which this one must have.
+    /// Packs the weights for kernels that use no more than these features; those this processor lacks do not count.
     ///
     /// # Errors
     /// When the number of weights is not the geometry's.
@@ -131,6 +132,7 @@ impl PackedWeights {
         if weights.len() != geometry.weight_len() {
             return Err(RingError::WeightCount { expected: geometry.weight_len(), found: weights.len() });
         }
+        let features = supported(features);
         let kernel = DotKernel::choose(features, weights.fit_bytes());
         let method = if panels::are_worthwhile(&geometry, kernel.form()) {
             Method::Panels(Panels::new(&geometry, weights, kernel))
@@ -157,7 +159,7 @@ impl PackedWeights {
         let (width, images) = (input.width(), input.len() / image);
         let layout = match &self.method {
             Method::Panels(panels) => {
-                let plan = DigitPlan::new(panels.form(), panels.weights_fit_bytes(), width);
+                let plan = panels.plan(width);
                 let words = on_words!(input.words(), values => {
                     digits::cut(&self.geometry, &plan, values, self.features)
                 });
@@ -205,7 +207,7 @@ impl PackedWeights {
         }
         let mask = input.width.mask();
         match (&self.method, &input.layout) {
-            (Method::Panels(panels), Layout::Digits { plan, words }) if plan.form() == panels.form() => {
+            (Method::Panels(panels), Layout::Digits { plan, words }) if *plan == panels.plan(input.width) => {
                 let pass = panels::Pass { geometry: &self.geometry, panels, plan, input: words, region };
                 match output.words_mut() {
                     Words::Narrow(output) => pass.run(input.images, self.features, mask as u32, output),

@@ -35,11 +35,6 @@ impl DigitPlan {
         Self { form, digit_bits, digits, exact_steps }
     }
 
-    /// The words that hold the digits.
-    pub(super) fn form(&self) -> WordForm {
-        self.form
-    }
-
     /// Bits of a digit.
     pub(super) fn digit_bits(&self) -> u32 {
         self.digit_bits

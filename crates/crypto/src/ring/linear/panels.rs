@@ -11,6 +11,7 @@ use crate::ring::kernel::dot::{
 };
 use crate::ring::kernel::{Vectorized, vectorized};
 use crate::ring::vector::wipe;
+use crate::ring::width::RingWidth;
 use crate::ring::word::Word;
 
 /// Pixels between two writes to the output: a multiple of every tile's pixels.
@@ -72,12 +73,9 @@ impl Panels {
         Self { kernel, weights_fit_bytes: weights.fit_bytes(), panels_per_group, steps, rows }
     }
 
-    pub(super) fn form(&self) -> WordForm {
-        self.kernel.form()
-    }
-
-    pub(super) fn weights_fit_bytes(&self) -> bool {
-        self.weights_fit_bytes
+    /// How values of a ring are cut to meet these weights.
+    pub(super) fn plan(&self, width: RingWidth) -> DigitPlan {
+        DigitPlan::new(self.kernel.form(), self.weights_fit_bytes, width)
     }
 
     pub(super) fn wipe(&mut self) {

@@ -233,6 +233,20 @@ fn what_does_not_fit_the_layer_is_refused() {
     assert_eq!(other.convolve_channels(&input, 0..3).unwrap_err(), RingError::ForeignInput);
 }
 
+/// On processors without VNNI, 8-bit and 16-bit weights meet the values of wide rings in different digits.
+#[test]
+fn an_input_packed_for_other_kernels_is_refused() {
+    let geometry = ConvGeometry::square(4, 16, 4, 3, 1).unwrap();
+    let features = CpuFeatures::PORTABLE;
+    let (bytes, halves) = (vec![1; geometry.weight_len()], vec![1; geometry.weight_len()]);
+    let byte_layer = PackedWeights::for_features(geometry, Weights::Bytes(&bytes), features).unwrap();
+    let half_layer = PackedWeights::for_features(geometry, Weights::Halves(&halves), features).unwrap();
+    let values = RingVector::zeros(RingWidth::new(41).unwrap(), geometry.input_len());
+    let packed = byte_layer.pack_input(&values).unwrap();
+    assert!(byte_layer.convolve_channels(&packed, 0..16).is_ok());
+    assert_eq!(half_layer.convolve_channels(&packed, 0..16).unwrap_err(), RingError::ForeignInput);
+}
+
 #[test]
 fn weights_and_inputs_print_no_values() {
     let geometry = ConvGeometry::fully_connected(1, 1).unwrap();

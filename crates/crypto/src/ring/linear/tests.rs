@@ -6,7 +6,8 @@ use crate::ring::reference;
 use crate::ring::share::Share;
 use proptest::prelude::*;
 
-const WIDTHS: [u32; 7] = [16, 20, 24, 32, 33, 41, 64];
+/// The widths in use, and one for each number of digits.
+const WIDTHS: [u32; 12] = [1, 8, 16, 20, 24, 31, 32, 33, 41, 48, 56, 64];
 
 fn extent(sizes: std::ops::RangeInclusive<usize>) -> impl Strategy<Value = Extent> {
     (sizes.clone(), sizes).prop_map(|(height, width)| Extent { height, width })
@@ -54,7 +55,7 @@ fn random_images_like(vector: &RingVector, generator: &mut Generator) -> RingVec
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(120))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
     fn every_layer_equals_its_definition(

@@ -1,6 +1,6 @@
 //! Benchmarks of `crypto::ring`, one thread: multiply-adds per second for layers, bytes per second for vectors.
 //!
-//! Rooflines: a core with AVX-512 VNNI does 64 byte products per cycle, hence 64 / ceil(l / 8) multiply-adds (16 at
+//! Rooflines: a Zen 4 core does 64 byte products per cycle with VNNI, hence 64 / ceil(l / 8) multiply-adds (16 at
 //! l = 32, about 59 billion per second at 3.7 GHz); `roofline` copies memory, at the two sizes that vectors are
 //! measured with, and counts bytes read plus bytes written, as `vector` does.
 #![allow(missing_docs)]

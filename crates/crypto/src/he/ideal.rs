@@ -28,7 +28,12 @@ pub fn client_share(
 ///
 /// # Errors
 /// When the shape does not fit together or a slice has the wrong length.
-pub fn apply(shape: &LinearShape, ring_bits: u32, weights: &[i16], input: &[u64]) -> Result<Vec<u64>, HeError> {
+pub fn apply(
+    shape: &LinearShape,
+    ring_bits: u32,
+    weights: &[i16],
+    input: &[u64],
+) -> Result<Vec<u64>, HeError> {
     let layer = shape.checked()?;
     count("weights", shape.weights(), weights.len())?;
     count("input", shape.input_values(), input.len())?;
@@ -49,7 +54,9 @@ pub fn apply(shape: &LinearShape, ring_bits: u32, weights: &[i16], input: &[u64]
                     let (Some(y), Some(x)) = (y, x) else { continue };
                     let filter = channel * layer.group_inputs() + inner;
                     let weight = weights[filter * filter_height * filter_width + tap] as u64;
-                    sum = sum.wrapping_add(weight.wrapping_mul(input[((first_input + inner) * height + y) * width + x]));
+                    sum = sum.wrapping_add(
+                        weight.wrapping_mul(input[((first_input + inner) * height + y) * width + x]),
+                    );
                 }
             }
             output.push(sum & ring_mask(ring_bits));

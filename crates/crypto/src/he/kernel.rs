@@ -103,7 +103,12 @@ impl Kernels {
     }
 
     /// One pass over one limb; results are divided by 2^52 and ordered `[output][half]`.
-    pub(super) fn accumulate(self, modulus: &Modulus, input: &Accumulation<'_>, results: &mut [AlignedWords]) {
+    pub(super) fn accumulate(
+        self,
+        modulus: &Modulus,
+        input: &Accumulation<'_>,
+        results: &mut [AlignedWords],
+    ) {
         input.check(results);
         #[cfg(target_arch = "x86_64")]
         if self.ifma {

@@ -33,7 +33,10 @@ pub(super) struct Factor {
 
 impl Modulus {
     pub(super) fn new(prime: u64) -> Self {
-        assert!(prime % 2 == 1 && prime >> MAX_PRIME_BITS == 0 && prime >> 20 != 0, "a prime of 21 to 50 bits");
+        assert!(
+            prime % 2 == 1 && prime >> MAX_PRIME_BITS == 0 && prime >> 20 != 0,
+            "a prime of 21 to 50 bits"
+        );
         let factor = |value: u128| raw_factor((value % u128::from(prime)) as u64, prime);
         Self {
             value: prime,

@@ -122,7 +122,8 @@ mod tests {
             for (j, &b) in right.iter().enumerate() {
                 let term = multiply_constants(a, b, prime);
                 let place = &mut product[(i + j) % degree];
-                *place = if i + j < degree { (*place + term) % prime } else { (*place + prime - term) % prime };
+                *place =
+                    if i + j < degree { (*place + term) % prime } else { (*place + prime - term) % prime };
             }
         }
         product

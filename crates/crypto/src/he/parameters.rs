@@ -19,8 +19,8 @@ use super::kernel::Kernels;
 use super::modulus::{Factor, ntt_primes};
 use super::ntt::NttTable;
 use crate::cpu::CpuFeatures;
-pub(super) use noise::{AnswerNoise, FLOOD_BITS_MAX};
 use noise::{AnswerFormat, DISTANCE_LIMIT_LOG2};
+pub(super) use noise::{AnswerNoise, FLOOD_BITS_MAX};
 
 /// Ring degree, moduli and error width of the RLWE scheme, and the distance they keep.
 ///
@@ -127,7 +127,8 @@ impl HeParameters {
         // The flood reaches three quarters of half the gap between two plaintexts.
         let flood_bits = log_modulus.checked_sub(outline.ring_bits() + 2)?.min(FLOOD_BITS_MAX);
         let format = AnswerFormat::choose(&primes, outline.ring_bits(), candidate.degree, flood_bits, noise)?;
-        let shared = Shared::new(&primes, candidate.degree, outline.ring_bits(), flood_bits, format.kept_primes);
+        let shared =
+            Shared::new(&primes, candidate.degree, outline.ring_bits(), flood_bits, format.kept_primes);
         Some(Self {
             ring_bits: outline.ring_bits(),
             weight_bound: outline.weight_bits().bound(),
@@ -327,7 +328,10 @@ mod tests {
     #[test]
     fn the_working_point_keeps_the_distance_of_the_notes() {
         let parameters = HeParameters::from_outline(&worst(32, WeightBits::Eight)).unwrap();
-        assert_eq!((parameters.degree(), parameters.modulus_bits(), parameters.flood_bits()), (4096, 100, 66));
+        assert_eq!(
+            (parameters.degree(), parameters.modulus_bits(), parameters.flood_bits()),
+            (4096, 100, 66)
+        );
         assert!((parameters.distance_log2() + 41.5).abs() < 0.1, "{parameters}");
         assert!(parameters.noise_margin_bits() > 0.0);
     }
@@ -346,14 +350,18 @@ mod tests {
 
     #[test]
     fn a_wide_ring_leaves_the_small_degree() {
-        let degree = |ring_bits| HeParameters::from_outline(&worst(ring_bits, WeightBits::Eight)).unwrap().degree();
+        let degree =
+            |ring_bits| HeParameters::from_outline(&worst(ring_bits, WeightBits::Eight)).unwrap().degree();
         assert_eq!((degree(32), degree(37), degree(41)), (4096, 4096, 8192));
     }
 
     #[test]
     fn what_cannot_be_hidden_is_refused() {
         let outline = HeOutline::from_counts(64, WeightBits::Twelve, 1 << 40, 1 << 50);
-        assert!(matches!(HeParameters::from_outline(&outline), Err(HeError::TooFar { .. } | HeError::CannotDecrypt { .. })));
+        assert!(matches!(
+            HeParameters::from_outline(&outline),
+            Err(HeError::TooFar { .. } | HeError::CannotDecrypt { .. })
+        ));
         for ring_bits in [0, 7, 65] {
             let outline = HeOutline::from_counts(ring_bits, WeightBits::Eight, 9, 9);
             assert_eq!(HeParameters::from_outline(&outline).unwrap_err(), HeError::RingBits { ring_bits });

@@ -126,16 +126,22 @@ mod tests {
 
     #[test]
     fn every_read_of_every_tile_finds_its_source_or_zero() {
-        for (input, filter, stride, padding, dilation) in
-            [(7, 3, 1, 1, 1), (9, 5, 2, 2, 1), (8, 3, 3, 4, 2), (5, 1, 2, 3, 1), (11, 2, 4, 0, 3), (6, 6, 1, 5, 1)]
-        {
+        for (input, filter, stride, padding, dilation) in [
+            (7, 3, 1, 1, 1),
+            (9, 5, 2, 2, 1),
+            (8, 3, 3, 4, 2),
+            (5, 1, 2, 3, 1),
+            (11, 2, 4, 0, 3),
+            (6, 6, 1, 5, 1),
+        ] {
             let axis = axis(input, filter, stride, padding, dilation);
             for tile_outputs in 1..=axis.outputs {
                 let storage = axis.storage(tile_outputs);
                 for output in 0..axis.outputs {
                     let (tile, inside) = (output / tile_outputs, output % tile_outputs);
                     for (index, tap) in axis.taps.iter().enumerate() {
-                        let wanted = (output * stride + index * dilation).checked_sub(padding).filter(|y| *y < input);
+                        let wanted =
+                            (output * stride + index * dilation).checked_sub(padding).filter(|y| *y < input);
                         let place = inside as isize + tap.offset - storage.shift;
                         let stored = usize::try_from(place).ok().filter(|place| *place < storage.extent);
                         let found = stored.and_then(|place| axis.source(&storage, tile, tap.phase, place));

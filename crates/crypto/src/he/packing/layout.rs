@@ -75,6 +75,18 @@ impl Layout {
         self.tiles() * self.blocks_per_tile()
     }
 
+    /// The blocks of one tile; they share its [`super::super::TileInputs`].
+    pub fn tile_blocks(&self, tile: usize) -> Range<usize> {
+        tile * self.blocks_per_tile()..(tile + 1) * self.blocks_per_tile()
+    }
+
+    /// Puts the values of one output ciphertext to their places among the layer's outputs.
+    pub fn scatter(&self, ciphertext: usize, values: &[u64], outputs: &mut [u64]) {
+        for ((_, target), value) in self.output_places(ciphertext).zip(values) {
+            outputs[target] = *value;
+        }
+    }
+
     pub(in crate::he) fn inputs_per_tile(&self) -> usize {
         self.plan.inputs_per_tile()
     }
@@ -111,7 +123,8 @@ impl Layout {
         let (tile, index) = (ciphertext / self.inputs_per_tile(), ciphertext % self.inputs_per_tile());
         let tile = [tile / plan.storage[1].tiles, tile % plan.storage[1].tiles];
         let [height, width] = plan.shape.input_size;
-        let planes = index * plan.planes..((index + 1) * plan.planes).min(plan.shape.input_channels * plan.phases());
+        let planes =
+            index * plan.planes..((index + 1) * plan.planes).min(plan.shape.input_channels * plan.phases());
         planes.enumerate().flat_map(move |(slot, plane)| {
             let (channel, phases) = self.plane_phases(plane);
             (0..plan.storage[0].extent).flat_map(move |row| {
@@ -129,7 +142,10 @@ impl Layout {
 
     /// For each useful coefficient of an output ciphertext, in the order they are sent: the coefficient and the
     /// value's index.
-    pub(in crate::he) fn output_places(&self, ciphertext: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
+    pub(in crate::he) fn output_places(
+        &self,
+        ciphertext: usize,
+    ) -> impl Iterator<Item = (usize, usize)> + '_ {
         let plan = &self.plan;
         let (tile, index) = (ciphertext / self.outputs_per_tile(), ciphertext % self.outputs_per_tile());
         let [height, width] = plan.shape.output_size();
@@ -183,9 +199,12 @@ impl Layout {
     fn push_filter(&self, places: &mut Vec<WeightPlace>, filter: usize, phases: [usize; 2], start: isize) {
         let plan = &self.plan;
         let [height, width] = plan.shape.filter_size;
-        for (row, vertical) in plan.axes[0].taps.iter().enumerate().filter(|(_, tap)| tap.phase == phases[0]) {
+        for (row, vertical) in plan.axes[0].taps.iter().enumerate().filter(|(_, tap)| tap.phase == phases[0])
+        {
             let down = (vertical.offset - plan.storage[0].shift) * plan.row_stride() as isize;
-            for (column, across) in plan.axes[1].taps.iter().enumerate().filter(|(_, tap)| tap.phase == phases[1]) {
+            for (column, across) in
+                plan.axes[1].taps.iter().enumerate().filter(|(_, tap)| tap.phase == phases[1])
+            {
                 let place = start - down - (across.offset - plan.storage[1].shift);
                 places.push(WeightPlace {
                     weight: (filter * height + row) * width + column,
@@ -227,7 +246,8 @@ mod tests {
         let degree = layout.parameters().degree();
         let mut output = vec![0_u64; layout.shape().output_values()];
         for ciphertext in 0..layout.output_ciphertexts() {
-            let (tile, index) = (ciphertext / layout.outputs_per_tile(), ciphertext % layout.outputs_per_tile());
+            let (tile, index) =
+                (ciphertext / layout.outputs_per_tile(), ciphertext % layout.outputs_per_tile());
             let mut product = vec![0_u64; degree];
             for inner in layout.block_inputs(index / OUTPUTS_PER_BLOCK) {
                 let places: Vec<_> = layout.input_places(tile * layout.inputs_per_tile() + inner).collect();
@@ -254,7 +274,8 @@ mod tests {
         let outline = HeOutline::from_layers(32, WeightBits::Eight, vec![shape]);
         let parameters = HeParameters::from_outline(&outline).unwrap();
         let layout = Layout::new(&parameters, &shape).unwrap();
-        let weights: Vec<_> = (0..shape.weights()).map(|_| (generator.next_u64() % 255) as i16 - 127).collect();
+        let weights: Vec<_> =
+            (0..shape.weights()).map(|_| (generator.next_u64() % 255) as i16 - 127).collect();
         let input: Vec<_> = (0..shape.input_values()).map(|_| generator.next_u64()).collect();
         let expected = ideal::apply(&shape, 64, &weights, &input).unwrap();
         assert_eq!(multiply_packed(&layout, &weights, &input), expected, "{shape:?}");

@@ -166,13 +166,18 @@ mod tests {
 
     #[test]
     fn a_large_picture_is_tiled() {
-        let plan = plan(ConvolutionShape { stride: [2; 2], padding: [3; 2], ..ConvolutionShape::same(3, 64, 224, 7) });
+        let plan = plan(ConvolutionShape {
+            stride: [2; 2],
+            padding: [3; 2],
+            ..ConvolutionShape::same(3, 64, 224, 7)
+        });
         assert!(plan.tiles() > 1 && plan.planes >= 1);
     }
 
     #[test]
     fn a_matrix_uses_every_coefficient() {
-        let plan = PackingPlan::choose(&LinearShape::FullyConnected { inputs: 512, outputs: 100 }, 4096).unwrap();
+        let plan =
+            PackingPlan::choose(&LinearShape::FullyConnected { inputs: 512, outputs: 100 }, 4096).unwrap();
         assert!(plan.planes * plan.outputs <= 4096 && plan.planes * plan.outputs > 3000);
     }
 

@@ -143,7 +143,8 @@ mod tests {
 
     #[test]
     fn sizes_follow_the_usual_formula() {
-        let shape = ConvolutionShape { stride: [2, 1], dilation: [1, 2], ..ConvolutionShape::same(4, 6, 9, 3) };
+        let shape =
+            ConvolutionShape { stride: [2, 1], dilation: [1, 2], ..ConvolutionShape::same(4, 6, 9, 3) };
         assert_eq!(shape.output_size(), [5, 7]);
         let layer = LinearShape::Convolution(ConvolutionShape { groups: 2, ..shape });
         assert_eq!((layer.input_values(), layer.output_values(), layer.weights()), (324, 210, 108));
@@ -162,11 +163,19 @@ mod tests {
             ConvolutionShape { filter_size: [3, 12], ..good },
             ConvolutionShape { input_size: [1 << 20, 1], ..good },
             ConvolutionShape { padding: [usize::MAX, 1], ..good },
-            ConvolutionShape { input_channels: 1 << 14, input_size: [1 << 14; 2], output_channels: 1, ..good },
+            ConvolutionShape {
+                input_channels: 1 << 14,
+                input_size: [1 << 14; 2],
+                output_channels: 1,
+                ..good
+            },
         ];
         assert!(LinearShape::Convolution(good).checked().is_ok());
         for shape in bad {
-            assert!(matches!(LinearShape::Convolution(shape).checked(), Err(HeError::Shape { .. })), "{shape:?}");
+            assert!(
+                matches!(LinearShape::Convolution(shape).checked(), Err(HeError::Shape { .. })),
+                "{shape:?}"
+            );
         }
     }
 }

@@ -144,7 +144,13 @@ impl Room {
         let decoding = 2 * (1 + kept_primes as u128 * (kept_modulus >> 78));
         let room = gap.checked_sub(answer_noise)? / dropped_modulus;
         let available = room.checked_sub(rescaling + decoding)?;
-        Some(Self { kept_primes, kept_modulus, degree: degree as u128, available, gap: gap / dropped_modulus })
+        Some(Self {
+            kept_primes,
+            kept_modulus,
+            degree: degree as u128,
+            available,
+            gap: gap / dropped_modulus,
+        })
     }
 
     /// Leaving out k low bits and reading the middle back is off by at most 2^(k-1).
@@ -159,7 +165,8 @@ impl Room {
         let (_, value_dropped, uniform_dropped) = (0..modulus_bits - 1)
             .take_while(|&uniform| fits(0, uniform))
             .map(|uniform| {
-                let value = (0..modulus_bits - 1).take_while(|&value| fits(value, uniform)).last().unwrap_or(0);
+                let value =
+                    (0..modulus_bits - 1).take_while(|&value| fits(value, uniform)).last().unwrap_or(0);
                 // All n coefficients of the second half are sent, and about half as many of the first.
                 (2 * uniform + value, value, uniform)
             })

@@ -214,19 +214,35 @@ impl Butterfly {
 
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
-    fn inverse_scaled(&self, left: __m512i, right: __m512i, sums: Roots, differences: Roots) -> (__m512i, __m512i) {
+    fn inverse_scaled(
+        &self,
+        left: __m512i,
+        right: __m512i,
+        sums: Roots,
+        differences: Roots,
+    ) -> (__m512i, __m512i) {
         let sum = _mm512_add_epi64(left, right);
         let difference = _mm512_sub_epi64(_mm512_add_epi64(left, self.twice), right);
-        (correct(self.multiply(sum, sums), self.prime), correct(self.multiply(difference, differences), self.prime))
+        (
+            correct(self.multiply(sum, sums), self.prime),
+            correct(self.multiply(difference, differences), self.prime),
+        )
     }
 
     /// The stages of distance 8, 4, 2 and 1 on sixteen values, fully reduced.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
-    fn forward_registers(&self, roots: &FactorTable, degree: usize, pair: usize, [low, high]: &mut [Lanes; 2]) {
+    fn forward_registers(
+        &self,
+        roots: &FactorTable,
+        degree: usize,
+        pair: usize,
+        [low, high]: &mut [Lanes; 2],
+    ) {
         let eight = Roots::spread::<1>(roots, degree / 16 + pair, _mm512_setzero_si512());
         let (a, b) = self.forward(load(low), load(high), eight);
-        let four = Roots::spread::<2>(roots, degree / 8 + 2 * pair, _mm512_setr_epi64(0, 0, 0, 0, 1, 1, 1, 1));
+        let four =
+            Roots::spread::<2>(roots, degree / 8 + 2 * pair, _mm512_setr_epi64(0, 0, 0, 0, 1, 1, 1, 1));
         let (x, y) = (_mm512_shuffle_i64x2::<0x44>(a, b), _mm512_shuffle_i64x2::<0xee>(a, b));
         let (x, y) = self.forward(x, y, four);
         let two = Roots::spread::<4>(roots, degree / 4 + 4 * pair, _mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3));
@@ -243,7 +259,13 @@ impl Butterfly {
     /// The inverse stages of distance 1, 2, 4 and 8 on sixteen values.
     #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
     #[inline]
-    fn inverse_registers(&self, roots: &FactorTable, degree: usize, pair: usize, [low, high]: &mut [Lanes; 2]) {
+    fn inverse_registers(
+        &self,
+        roots: &FactorTable,
+        degree: usize,
+        pair: usize,
+        [low, high]: &mut [Lanes; 2],
+    ) {
         let (a, b) = (load(low), load(high));
         let one = Roots::spread::<8>(roots, degree / 2 + 8 * pair, _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7));
         let (x, y) = (pick(a, b, [0, 2, 4, 6, 8, 10, 12, 14]), pick(a, b, [1, 3, 5, 7, 9, 11, 13, 15]));
@@ -251,7 +273,8 @@ impl Butterfly {
         let two = Roots::spread::<4>(roots, degree / 4 + 4 * pair, _mm512_setr_epi64(0, 0, 1, 1, 2, 2, 3, 3));
         let (x, y) = (_mm512_unpacklo_epi64(x, y), _mm512_unpackhi_epi64(x, y));
         let (x, y) = self.inverse(x, y, two);
-        let four = Roots::spread::<2>(roots, degree / 8 + 2 * pair, _mm512_setr_epi64(0, 0, 0, 0, 1, 1, 1, 1));
+        let four =
+            Roots::spread::<2>(roots, degree / 8 + 2 * pair, _mm512_setr_epi64(0, 0, 0, 0, 1, 1, 1, 1));
         let (x, y) = (pick(x, y, [0, 1, 8, 9, 4, 5, 12, 13]), pick(x, y, [2, 3, 10, 11, 6, 7, 14, 15]));
         let (x, y) = self.inverse(x, y, four);
         let eight = Roots::spread::<1>(roots, degree / 16 + pair, _mm512_setzero_si512());

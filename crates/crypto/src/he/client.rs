@@ -1,0 +1,215 @@
+//! The client's side: keys, encryption of the blinds, decryption of its share.
+
+use super::bits::numbers;
+use super::encoding::{decode, encode, restore};
+use super::error::HeError;
+use super::kernel::AlignedWords;
+use super::messages::{
+    AnswerCiphertext, InputCiphertext, LinearAnswer, LinearRequest, PublicKey, PublicSeed,
+};
+use super::ntt::NttTable;
+use super::packing::Layout;
+use super::parameters::HeParameters;
+use super::sampling::{ShortPolynomial, binomial, expand_uniform, stream, ternary};
+use crate::domain;
+use crate::random::{Scope, Seed};
+use crate::secret::Secret;
+
+/// The client's secret key. Known to the client only; drawn fresh for every session.
+pub struct ClientKey {
+    parameters: HeParameters,
+    /// For each prime the key's values, times 2^52.
+    values: Vec<Secret<AlignedWords>>,
+}
+
+/// The randomness of one request. One request spends it.
+pub struct RequestSecrets {
+    errors: Seed,
+    uniform_seeds: Seed,
+}
+
+impl RequestSecrets {
+    /// The randomness of the request at this place.
+    pub fn derive(root: &Seed, scope: &Scope) -> Self {
+        Self {
+            errors: root.derive(domain::HE_ERROR, scope),
+            uniform_seeds: root.derive(domain::HE_UNIFORM_SEED, scope),
+        }
+    }
+}
+
+impl ClientKey {
+    /// A uniform ternary key.
+    pub fn generate(parameters: &HeParameters, root: &Seed, scope: &Scope) -> Self {
+        let mut generator = root.derive(domain::HE_SECRET_KEY, scope).generator();
+        let key = ternary(&mut generator, parameters.degree());
+        let values = parameters.tables().iter().map(|table| {
+            let mut values = Secret::new(transform(parameters, table, &key));
+            let word = table.modulus().word_factor();
+            values.expose_mut().iter_mut().for_each(|value| *value = table.modulus().multiply(*value, word));
+            values
+        });
+        Self { parameters: parameters.clone(), values: values.collect() }
+    }
+
+    /// The public key `(-(a s + e), a)` whose uniform half comes from the session's nonces.
+    pub fn public_key(&self, seed: &PublicSeed, root: &Seed, scope: &Scope) -> PublicKey {
+        let mut generator = root.derive(domain::HE_PUBLIC_ERROR, scope).generator();
+        let error = binomial(&mut generator, self.parameters.degree());
+        let uniform = expand_uniform(&self.parameters, domain::HE_PUBLIC_UNIFORM, seed.bytes());
+        let no_message = |_: &mut [u64], _: usize| {};
+        PublicKey::new(&self.parameters, *seed, self.encrypt_under(uniform, &error, no_message))
+    }
+
+    /// Encrypts the blinds of a layer.
+    ///
+    /// # Errors
+    /// When the number of blinds is not the layer's number of inputs.
+    pub fn encrypt(
+        &self,
+        layout: &Layout,
+        blinds: &[u64],
+        secrets: RequestSecrets,
+    ) -> Result<LinearRequest, HeError> {
+        let one = |index| self.encrypt_ciphertext(layout, blinds, &secrets, index);
+        let ciphertexts = (0..layout.input_ciphertexts()).map(one).collect::<Result<_, _>>()?;
+        LinearRequest::assemble(layout, ciphertexts)
+    }
+
+    /// One ciphertext of a request, for callers that divide the work. Each index is encrypted once.
+    ///
+    /// # Errors
+    /// When the number of blinds is not the layer's number of inputs.
+    pub fn encrypt_ciphertext(
+        &self,
+        layout: &Layout,
+        blinds: &[u64],
+        secrets: &RequestSecrets,
+        index: usize,
+    ) -> Result<InputCiphertext, HeError> {
+        let (expected, got) = (layout.shape().input_values(), blinds.len());
+        if expected != got {
+            return Err(HeError::Count { what: "blinds of a layer", expected, got });
+        }
+        let seed = stream(&secrets.uniform_seeds, index).array();
+        let uniform = expand_uniform(&self.parameters, domain::HE_UNIFORM, &seed);
+        let error = binomial(&mut stream(&secrets.errors, index), self.parameters.degree());
+        let mask = self.parameters.ring_mask();
+        let residues = self.encrypt_under(uniform, &error, |coefficients, limb| {
+            let modulus = self.parameters.tables()[limb].modulus();
+            for (coefficient, source) in layout.input_places(index) {
+                let message = encode(&self.parameters, limb, blinds[source] & mask);
+                coefficients[coefficient] = modulus.add(coefficients[coefficient], message);
+            }
+        });
+        Ok(InputCiphertext { seed, residues })
+    }
+
+    /// `message + e - a s` as values, for each prime; `add_message` adds the message's coefficients.
+    fn encrypt_under(
+        &self,
+        uniform: Vec<AlignedWords>,
+        error: &ShortPolynomial,
+        add_message: impl Fn(&mut [u64], usize),
+    ) -> Vec<AlignedWords> {
+        let kernels = self.parameters.kernels();
+        let limbs = uniform.into_iter().zip(self.parameters.tables()).zip(&self.values).enumerate();
+        let encrypt =
+            |(limb, ((mut product, table), key)): (_, ((AlignedWords, &NttTable), &Secret<AlignedWords>))| {
+                let modulus = table.modulus();
+                kernels.multiply_montgomery(modulus, &mut product, key.expose());
+                let mut body = Secret::new(lift(table, error));
+                add_message(body.expose_mut(), limb);
+                kernels.forward(table, body.expose_mut());
+                for (product, body) in product.iter_mut().zip(body.expose().iter()) {
+                    *product = modulus.subtract(*body, *product);
+                }
+                product
+            };
+        limbs.map(encrypt).collect()
+    }
+
+    /// The client's share of the layer's output: W r - s.
+    ///
+    /// # Errors
+    /// When the answer has another number of ciphertexts than the layout.
+    pub fn decrypt(&self, layout: &Layout, answer: &LinearAnswer) -> Result<Secret<Vec<u64>>, HeError> {
+        let (expected, got) = (layout.output_ciphertexts(), answer.ciphertexts.len());
+        if expected != got {
+            return Err(HeError::Count { what: "ciphertexts of an answer", expected, got });
+        }
+        let mut share = Secret::new(vec![0; layout.shape().output_values()]);
+        for (index, ciphertext) in answer.ciphertexts.iter().enumerate() {
+            let values = self.decrypt_ciphertext(layout, index, ciphertext)?;
+            layout.scatter(index, values.expose(), share.expose_mut());
+        }
+        Ok(share)
+    }
+
+    /// The useful values of one ciphertext, for callers that divide the work; [`Layout::scatter`] places them.
+    ///
+    /// # Errors
+    /// When the ciphertext does not have the length of this index.
+    pub fn decrypt_ciphertext(
+        &self,
+        layout: &Layout,
+        index: usize,
+        ciphertext: &AnswerCiphertext,
+    ) -> Result<Secret<Vec<u64>>, HeError> {
+        let (uniform, values) = ciphertext.checked_sections(layout, index)?;
+        let phases = self.key_products(uniform);
+        let parameters = &self.parameters;
+        let format = parameters.format();
+        let mut residues = [0; 2];
+        let sent = numbers(values, format.value_bits, layout.output_count(index));
+        let decoded = layout.output_places(index).zip(sent).map(|((coefficient, _), sent)| {
+            let value = restore(sent, format.value_dropped);
+            for ((residue, phase), table) in residues.iter_mut().zip(&phases).zip(parameters.tables()) {
+                let modulus = table.modulus();
+                *residue = modulus.add(modulus.reduce(value), phase.expose()[coefficient]);
+            }
+            decode(parameters, &residues[..phases.len()])
+        });
+        Ok(Secret::new(decoded.collect()))
+    }
+
+    /// The second half times the key, for each kept prime, as coefficients.
+    fn key_products(&self, uniform: &[u8]) -> Vec<Secret<AlignedWords>> {
+        let parameters = &self.parameters;
+        let (format, kernels) = (parameters.format(), parameters.kernels());
+        let limbs = parameters.tables().iter().zip(&self.values).take(format.kept_primes);
+        let multiply = |(table, key): (&NttTable, &Secret<AlignedWords>)| {
+            let modulus = table.modulus();
+            let mut product = Secret::new(AlignedWords::zeros(table.degree()));
+            let sent = numbers(uniform, format.uniform_bits, table.degree());
+            for (coefficient, sent) in product.expose_mut().iter_mut().zip(sent) {
+                *coefficient = modulus.reduce(restore(sent, format.uniform_dropped));
+            }
+            kernels.forward(table, product.expose_mut());
+            kernels.multiply_montgomery(modulus, product.expose_mut(), key.expose());
+            kernels.inverse(table, product.expose_mut(), table.plain_scale);
+            product
+        };
+        limbs.map(multiply).collect()
+    }
+}
+
+/// The residues of a short polynomial's coefficients.
+pub(super) fn lift(table: &NttTable, polynomial: &ShortPolynomial) -> AlignedWords {
+    let mut residues = AlignedWords::zeros(table.degree());
+    for (residue, coefficient) in residues.iter_mut().zip(polynomial.expose()) {
+        *residue = table.modulus().lift(i64::from(*coefficient));
+    }
+    residues
+}
+
+/// The values of a short polynomial.
+pub(super) fn transform(
+    parameters: &HeParameters,
+    table: &NttTable,
+    polynomial: &ShortPolynomial,
+) -> AlignedWords {
+    let mut values = lift(table, polynomial);
+    parameters.kernels().forward(table, &mut values);
+    values
+}

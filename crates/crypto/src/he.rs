@@ -19,6 +19,8 @@
 
 #[cfg(test)]
 mod attacks;
+#[doc(hidden)]
+pub mod bench_support;
 mod bits;
 mod client;
 mod encoding;

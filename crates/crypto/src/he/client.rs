@@ -19,7 +19,7 @@ use crate::secret::Secret;
 pub struct ClientKey {
     parameters: HeParameters,
     /// For each prime the key's values, times 2^52.
-    values: Vec<Secret<AlignedWords>>,
+    pub(super) values: Vec<Secret<AlignedWords>>,
 }
 
 /// The randomness of one request. One request spends it.

@@ -44,9 +44,9 @@ pub struct BlockAnswer {
 }
 
 /// The encryption of zero that goes into one output ciphertext.
-struct FreshZero {
-    ternary: ShortPolynomial,
-    error: ShortPolynomial,
+pub(super) struct FreshZero {
+    pub(super) ternary: ShortPolynomial,
+    pub(super) error: ShortPolynomial,
 }
 
 impl TileInputs {
@@ -120,7 +120,7 @@ impl PreparedWeights {
 }
 
 impl FreshZero {
-    fn draw(layout: &Layout, secrets: &AnswerSecrets, output: usize) -> Self {
+    pub(super) fn draw(layout: &Layout, secrets: &AnswerSecrets, output: usize) -> Self {
         let mut generator = stream(&secrets.zeros, output);
         let degree = layout.parameters().degree();
         let ternary = ternary(&mut generator, degree);
@@ -130,7 +130,7 @@ impl FreshZero {
 
 /// For each output of a block and each prime, both halves of weights times inputs plus u times the public key, as
 /// coefficients.
-fn multiply_block(
+pub(super) fn multiply_block(
     layout: &Layout,
     block: usize,
     public_key: &PublicKey,
@@ -219,7 +219,7 @@ fn finish_output(
 
 /// Subtracts the mask from the plaintext and adds the centered flood.
 #[inline(always)]
-fn hide(parameters: &HeParameters, limb: usize, residue: u64, mask: u64, flood: u128) -> u64 {
+pub(super) fn hide(parameters: &HeParameters, limb: usize, residue: u64, mask: u64, flood: u128) -> u64 {
     let modulus = parameters.tables()[limb].modulus();
     let masked = modulus.add(residue, encode(parameters, limb, mask.wrapping_neg() & parameters.ring_mask()));
     let flood = modulus.add(modulus.reduce(flood), parameters.flood_center(limb));

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::{Lanes, correct, lanes, lanes_mut, load, splat, store};
+use super::{Lanes, correct, lanes_mut, load, splat, store};
 use crate::he::kernel::InverseScale;
 use crate::he::modulus::{Factor, WORD_BITS, WORD_MASK};
 use crate::he::ntt::{FactorTable, NttTable};

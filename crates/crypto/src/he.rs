@@ -190,4 +190,36 @@ mod tests {
         let fast = run(CpuFeatures::available());
         assert!(portable == fast);
     }
+
+    #[test]
+    fn wrong_counts_weights_and_layers_are_refused() {
+        let shape = LinearShape::Convolution(ConvolutionShape::same(3, 3, 5, 3));
+        let outline = HeOutline::from_layers(32, WeightBits::Eight, vec![shape]);
+        let parameters = HeParameters::from_outline(&outline).unwrap();
+        let layout = Layout::new(&parameters, &shape).unwrap();
+        let prepare =
+            |weights: &[i16]| PreparedWeights::new(&layout, weights, WeightStorage::Everything).err();
+        assert_eq!(prepare(&[128; 81]), Some(HeError::WeightRange { bound: 127 }));
+        assert_eq!(prepare(&[i16::MIN; 81]), Some(HeError::WeightRange { bound: 127 }));
+        assert!(matches!(prepare(&[1; 80]), Some(HeError::Count { expected: 81, got: 80, .. })));
+        let larger = LinearShape::Convolution(ConvolutionShape::same(30, 30, 5, 3));
+        assert!(matches!(Layout::new(&parameters, &larger), Err(HeError::TooManyTaps { .. })));
+        let (root, place) = (Seed::from_bytes([1; 32]), scope(1, Direction::ClientToServer));
+        let key = ClientKey::generate(&parameters, &root, &place);
+        let request = key.encrypt(&layout, &[0; 74], RequestSecrets::derive(&root, &place));
+        assert!(matches!(request.err(), Some(HeError::Count { expected: 75, got: 74, .. })));
+    }
+
+    #[test]
+    fn bounded_memory_gives_the_same_answer() {
+        let shape = LinearShape::Convolution(ConvolutionShape::same(6, 13, 32, 3));
+        let outline = HeOutline::from_layers(32, WeightBits::Eight, vec![shape]);
+        let parameters = HeParameters::from_outline(&outline).unwrap();
+        let layout = Layout::new(&parameters, &shape).unwrap();
+        let everything = PreparedWeights::bytes(&layout);
+        let weights = extreme_weights(&shape, 127, 9);
+        for bytes in [0, everything / 2, everything] {
+            run_both_parties(&parameters, shape, &weights, WeightStorage::AtMost(bytes), 11);
+        }
+    }
 }

@@ -65,6 +65,28 @@ pub(super) fn numbers(bytes: &[u8], width: u32, count: usize) -> impl Iterator<I
     })
 }
 
+/// The same for numbers of at most 56 bits, which one aligned-to-bytes word always covers.
+pub(super) fn words(bytes: &[u8], width: u32, count: usize) -> impl Iterator<Item = u64> + '_ {
+    assert!(bytes.len() >= packed_length(count, width) && (1..=WORD_WIDTH).contains(&width));
+    let mask = u64::MAX >> (64 - width);
+    (0..count).map(move |index| {
+        let bit = index * width as usize;
+        let window = &bytes[bit / 8..];
+        let word = match window.first_chunk::<8>() {
+            Some(chunk) => u64::from_le_bytes(*chunk),
+            None => {
+                let mut chunk = [0; 8];
+                chunk[..window.len()].copy_from_slice(window);
+                u64::from_le_bytes(chunk)
+            }
+        };
+        word >> (bit % 8) & mask
+    })
+}
+
+/// The widest numbers that [`words`] reads.
+pub(super) const WORD_WIDTH: u32 = 56;
+
 /// Whether the bits after the last number are zero.
 pub(super) fn is_padding_clear(bytes: &[u8], width: u32, count: usize) -> bool {
     let used = count * width as usize % 8;
@@ -86,6 +108,10 @@ mod tests {
             writer.finish();
             prop_assert_eq!(bytes.len(), packed_length(values.len(), width));
             prop_assert!(numbers(&bytes, width, values.len()).eq(values.iter().copied()));
+            if width <= WORD_WIDTH {
+                let words = words(&bytes, width, values.len());
+                prop_assert!(words.map(u128::from).eq(values.iter().copied()));
+            }
             prop_assert!(is_padding_clear(&bytes, width, values.len()));
         }
     }

@@ -1,6 +1,6 @@
 //! The client's side: keys, encryption of the blinds, decryption of its share.
 
-use super::bits::numbers;
+use super::bits::{WORD_WIDTH, numbers, words};
 use super::encoding::{decode, encode, restore};
 use super::error::HeError;
 use super::kernel::AlignedWords;
@@ -157,40 +157,70 @@ impl ClientKey {
         ciphertext: &AnswerCiphertext,
     ) -> Result<Secret<Vec<u64>>, HeError> {
         let (uniform, values) = ciphertext.checked_sections(layout, index)?;
-        let phases = self.key_products(uniform);
-        let parameters = &self.parameters;
+        let (parameters, count) = (&self.parameters, layout.output_count(index));
         let format = parameters.format();
-        let mut residues = [0; 2];
-        let sent = numbers(values, format.value_bits, layout.output_count(index));
-        let decoded = layout.output_places(index).zip(sent).map(|((coefficient, _), sent)| {
-            let value = restore(sent, format.value_dropped);
-            for ((residue, phase), table) in residues.iter_mut().zip(&phases).zip(parameters.tables()) {
-                let modulus = table.modulus();
-                *residue = modulus.add(modulus.reduce(value), phase.expose()[coefficient]);
-            }
+        let sent = Received { bytes: values, width: format.value_bits, dropped: format.value_dropped, count };
+        let limbs = parameters.tables().iter().zip(&self.values).take(format.kept_primes);
+        let phases: Vec<_> = limbs
+            .map(|(table, key)| {
+                let product = self.key_product(table, key, uniform);
+                let mut phase = Secret::new(sent.residues(parameters, table));
+                for (phase, (coefficient, _)) in
+                    phase.expose_mut().iter_mut().zip(layout.output_places(index))
+                {
+                    *phase = table.modulus().add(*phase, product.expose()[coefficient]);
+                }
+                phase
+            })
+            .collect();
+        let decoded = (0..count).map(|place| {
+            let mut residues = [0; 2];
+            residues.iter_mut().zip(&phases).for_each(|(residue, phase)| *residue = phase.expose()[place]);
             decode(parameters, &residues[..phases.len()])
         });
         Ok(Secret::new(decoded.collect()))
     }
 
-    /// The second half times the key, for each kept prime, as coefficients.
-    fn key_products(&self, uniform: &[u8]) -> Vec<Secret<AlignedWords>> {
-        let parameters = &self.parameters;
-        let (format, kernels) = (parameters.format(), parameters.kernels());
-        let limbs = parameters.tables().iter().zip(&self.values).take(format.kept_primes);
-        let multiply = |(table, key): (&NttTable, &Secret<AlignedWords>)| {
-            let modulus = table.modulus();
-            let mut product = Secret::new(AlignedWords::zeros(table.degree()));
-            let sent = numbers(uniform, format.uniform_bits, table.degree());
-            for (coefficient, sent) in product.expose_mut().iter_mut().zip(sent) {
-                *coefficient = modulus.reduce(restore(sent, format.uniform_dropped));
-            }
-            kernels.forward(table, product.expose_mut());
-            kernels.multiply_montgomery(modulus, product.expose_mut(), key.expose());
-            kernels.inverse(table, product.expose_mut(), table.plain_scale);
-            product
-        };
-        limbs.map(multiply).collect()
+    /// The second half times the key modulo one prime, as coefficients.
+    fn key_product(
+        &self,
+        table: &NttTable,
+        key: &Secret<AlignedWords>,
+        uniform: &[u8],
+    ) -> Secret<AlignedWords> {
+        let (parameters, kernels) = (&self.parameters, self.parameters.kernels());
+        let format = parameters.format();
+        let (width, dropped, count) = (format.uniform_bits, format.uniform_dropped, table.degree());
+        let residues = Received { bytes: uniform, width, dropped, count }.residues(parameters, table);
+        let mut product = Secret::new(AlignedWords::zeros(count));
+        product.expose_mut().copy_from_slice(&residues);
+        kernels.forward(table, product.expose_mut());
+        kernels.multiply_montgomery(table.modulus(), product.expose_mut(), key.expose());
+        kernels.inverse(table, product.expose_mut(), table.plain_scale);
+        product
+    }
+}
+
+/// One section of an answer.
+struct Received<'a> {
+    bytes: &'a [u8],
+    width: u32,
+    dropped: u32,
+    count: usize,
+}
+
+impl Received<'_> {
+    /// The numbers with their low bits restored, modulo one prime.
+    fn residues(&self, parameters: &HeParameters, table: &NttTable) -> Vec<u64> {
+        let modulus = table.modulus();
+        if parameters.format().kept_primes == 1 && self.width <= WORD_WIDTH {
+            // With the middle of the dropped bits a number may pass the prime, but not by half as much again.
+            let restored =
+                words(self.bytes, self.width, self.count).map(|sent| restore(sent.into(), self.dropped));
+            return restored.map(|number| modulus.correct(number as u64)).collect();
+        }
+        let restored = numbers(self.bytes, self.width, self.count).map(|sent| restore(sent, self.dropped));
+        restored.map(|number| modulus.reduce(number)).collect()
     }
 }
 

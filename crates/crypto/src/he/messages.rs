@@ -1,6 +1,6 @@
 //! What travels: the public key, the encrypted blinds, the answers. Lengths follow from the layout alone.
 
-use super::bits::{BitWriter, is_padding_clear, numbers, packed_length};
+use super::bits::{BitWriter, WORD_WIDTH, is_padding_clear, numbers, packed_length, words};
 use super::error::HeError;
 use super::kernel::AlignedWords;
 use super::packing::Layout;
@@ -289,13 +289,127 @@ fn read_residues(
         rest = after;
         let mut limb = AlignedWords::zeros(degree);
         let largest = u128::from(table.modulus().value() - 1);
-        for (index, (residue, sent)) in limb.iter_mut().zip(numbers(own, width, degree)).enumerate() {
-            if sent > largest {
-                return Err(HeError::CoefficientRange { what, index, largest, sent });
-            }
-            *residue = sent as u64;
+        limb.iter_mut().zip(words(own, width, degree)).for_each(|(residue, sent)| *residue = sent);
+        if let Some(index) = limb.iter().position(|residue| *residue >= table.modulus().value()) {
+            return Err(HeError::CoefficientRange { what, index, largest, sent: u128::from(limb[index]) });
         }
         limbs.push(limb);
     }
     Ok(limbs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::he::packing::{ConvolutionShape, LinearShape};
+    use crate::he::parameters::{HeOutline, WeightBits};
+    use crate::he::tests::scope;
+    use crate::he::{AnswerSecrets, ClientKey, PreparedWeights, RequestSecrets, WeightStorage};
+    use crate::random::{Direction, Seed};
+
+    struct Messages {
+        parameters: HeParameters,
+        layout: Layout,
+        session: PublicSeed,
+        public_key: Vec<u8>,
+        request: Vec<u8>,
+        answer: Vec<u8>,
+    }
+
+    fn messages(ring_bits: u32) -> Messages {
+        let shape = LinearShape::Convolution(ConvolutionShape::same(3, 3, 5, 3));
+        let outline =
+            HeOutline::from_layers(ring_bits, WeightBits::Eight, vec![shape]).also_counting(4608, 600_000);
+        let parameters = HeParameters::from_outline(&outline).unwrap();
+        let layout = Layout::new(&parameters, &shape).unwrap();
+        let session = PublicSeed::derive(&[3; 32], &[4; 32]).unwrap();
+        let (root, place) = (Seed::from_bytes([1; 32]), scope(1, Direction::ClientToServer));
+        let key = ClientKey::generate(&parameters, &root, &place);
+        let public_key = key.public_key(&session, &root, &place);
+        let request = key.encrypt(&layout, &[5; 75], RequestSecrets::derive(&root, &place)).unwrap();
+        let weights = PreparedWeights::new(&layout, &[1; 81], WeightStorage::Everything).unwrap();
+        let (answer, _) =
+            weights.answer(&public_key, &request, AnswerSecrets::derive(&root, &place)).unwrap();
+        let public_key = public_key.to_bytes(&parameters);
+        let (request, answer) = (request.to_bytes(&layout), answer.to_bytes());
+        Messages { parameters, layout, session, public_key, request, answer }
+    }
+
+    fn set_bits(bytes: &mut [u8], bits: std::ops::Range<usize>) {
+        bits.for_each(|bit| bytes[bit / 8] |= 1 << (bit % 8));
+    }
+
+    #[test]
+    fn messages_come_back_as_they_were() {
+        for ring_bits in [32, 41, 64] {
+            let messages = messages(ring_bits);
+            let key =
+                PublicKey::from_bytes(&messages.parameters, &messages.session, &messages.public_key).unwrap();
+            assert!(key.to_bytes(&messages.parameters) == messages.public_key);
+            let request = LinearRequest::from_bytes(&messages.layout, &messages.request).unwrap();
+            assert!(request.to_bytes(&messages.layout) == messages.request);
+            let answer = LinearAnswer::from_bytes(&messages.layout, &messages.answer).unwrap();
+            assert!(answer.to_bytes() == messages.answer);
+        }
+    }
+
+    #[test]
+    fn messages_of_any_other_length_are_refused() {
+        let messages = messages(32);
+        let is_length = |error: Option<HeError>| matches!(error, Some(HeError::Length { .. }));
+        for change in [-1_isize, 1, isize::MIN] {
+            let cut = |bytes: &[u8]| {
+                let mut bytes = bytes.to_vec();
+                bytes.resize(bytes.len().saturating_add_signed(change), 0);
+                bytes
+            };
+            let key = cut(&messages.public_key);
+            assert!(is_length(PublicKey::from_bytes(&messages.parameters, &messages.session, &key).err()));
+            assert!(is_length(LinearRequest::from_bytes(&messages.layout, &cut(&messages.request)).err()));
+            assert!(is_length(LinearAnswer::from_bytes(&messages.layout, &cut(&messages.answer)).err()));
+        }
+    }
+
+    #[test]
+    fn coefficients_beyond_their_modulus_are_refused() {
+        let out_of_range = |error: Option<HeError>, place: usize| matches!(error, Some(HeError::CoefficientRange { index, .. }) if index == place);
+        let mut sent = messages(32);
+        set_bits(&mut sent.public_key[32..], 50..100);
+        let key = PublicKey::from_bytes(&sent.parameters, &sent.session, &sent.public_key);
+        assert!(out_of_range(key.err(), 1));
+        set_bits(&mut sent.request[32..], 200..250);
+        assert!(out_of_range(LinearRequest::from_bytes(&sent.layout, &sent.request).err(), 4));
+        for ring_bits in [32, 64] {
+            let mut sent = messages(ring_bits);
+            let format = sent.parameters.format().clone();
+            // Only where the modulus is a little below the power of two is there a number to refuse.
+            let width = format.uniform_bits as usize;
+            let all_ones = (1_u128 << width) - 1;
+            let refused = all_ones > (format.kept_modulus - 1) >> format.uniform_dropped;
+            set_bits(&mut sent.answer, 3 * width..4 * width);
+            assert_eq!(out_of_range(LinearAnswer::from_bytes(&sent.layout, &sent.answer).err(), 3), refused);
+        }
+    }
+
+    #[test]
+    fn stray_bits_after_the_last_coefficient_are_refused() {
+        let mut messages = messages(32);
+        assert_ne!(messages.layout.output_count(0) * messages.parameters.format().value_bits as usize % 8, 0);
+        *messages.answer.last_mut().unwrap() |= 0x80;
+        let error = LinearAnswer::from_bytes(&messages.layout, &messages.answer).err();
+        assert_eq!(error, Some(HeError::Padding { what: "an answer" }));
+    }
+
+    #[test]
+    fn parts_of_another_layer_are_refused() {
+        let messages = messages(32);
+        assert!(matches!(
+            LinearRequest::assemble(&messages.layout, vec![]).err(),
+            Some(HeError::Count { .. })
+        ));
+        assert!(matches!(
+            LinearAnswer::assemble(&messages.layout, vec![]).err(),
+            Some(HeError::Count { .. })
+        ));
+    }
 }

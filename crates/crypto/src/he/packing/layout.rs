@@ -208,7 +208,8 @@ impl Layout {
                 let place = start - down - (across.offset - plan.storage[1].shift);
                 places.push(WeightPlace {
                     weight: (filter * height + row) * width + column,
-                    coefficient: place.rem_euclid(self.parameters.degree() as isize) as usize,
+                    // The degree is a power of two, so this is the remainder, of negative places too.
+                    coefficient: place as usize & (self.parameters.degree() - 1),
                     is_negated: place < 0,
                 });
             }

@@ -124,3 +124,91 @@ pub(super) struct InverseScale {
     pub(super) sum: Factor,
     pub(super) difference: Factor,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::he::modulus::{WORD_BITS, ntt_primes};
+    use crate::random::{Generator, Seed};
+
+    fn random(generator: &mut Generator, prime: u64, length: usize) -> AlignedWords {
+        let mut words = AlignedWords::zeros(length);
+        words.iter_mut().for_each(|word| *word = generator.next_u64() % prime);
+        words
+    }
+
+    fn check_accumulation(
+        generator: &mut Generator,
+        bits: u32,
+        [terms, stored_terms, first_term, outputs]: [usize; 4],
+    ) {
+        let modulus = Modulus::new(ntt_primes(bits, 64, 1)[0]);
+        let prime = modulus.value();
+        let mut draw = |length| match terms {
+            // The largest residues everywhere make the largest sums.
+            MAX_TERMS => {
+                let mut words = AlignedWords::zeros(length);
+                words.fill(prime - 1);
+                words
+            }
+            _ => random(generator, prime, length),
+        };
+        let ciphertext = [draw(64 * stored_terms), draw(64 * stored_terms)];
+        let (weights, zero) = (draw(64 * terms * outputs), draw(64 * outputs));
+        let public_key = [draw(64), draw(64)];
+        let input = Accumulation {
+            stored_terms,
+            first_term,
+            terms,
+            outputs,
+            ciphertext: [&ciphertext[0], &ciphertext[1]],
+            weights: &weights,
+            public_key: [&public_key[0], &public_key[1]],
+            zero: &zero,
+        };
+        let results = [CpuFeatures::PORTABLE, CpuFeatures::available()].map(|cpu| {
+            let mut results = vec![AlignedWords::zeros(64); 2 * outputs];
+            Kernels::for_cpu(cpu).accumulate(&modulus, &input, &mut results);
+            results
+        });
+        for (portable, fast) in results[0].iter().zip(&results[1]) {
+            assert_eq!(portable[..], fast[..]);
+        }
+        let plain = (0..terms).fold(u128::from(public_key[0][3]) * u128::from(zero[3]), |sum, term| {
+            let value = ciphertext[0][(first_term + term) * LANES + 3];
+            sum + u128::from(value) * u128::from(weights[term * outputs * LANES + 3])
+        });
+        let scaled = (u128::from(results[0][0][3]) << WORD_BITS) % u128::from(prime);
+        assert_eq!(scaled, plain % u128::from(prime));
+    }
+
+    #[test]
+    fn both_twins_accumulate_alike_and_rightly() {
+        let mut generator = Seed::from_bytes([5; 32]).generator();
+        for outputs in 1..=OUTPUTS_PER_BLOCK {
+            for (bits, terms, stored, first) in
+                [(50, 1, 1, 0), (50, 7, 9, 1), (35, 3, 5, 2), (50, MAX_TERMS, MAX_TERMS, 0)]
+            {
+                check_accumulation(&mut generator, bits, [terms, stored, first, outputs]);
+            }
+        }
+    }
+
+    #[test]
+    fn both_twins_multiply_alike() {
+        let mut generator = Seed::from_bytes([6; 32]).generator();
+        let modulus = Modulus::new(ntt_primes(50, 4096, 1)[0]);
+        for length in [8, 24, 64] {
+            let (left, right) = (
+                random(&mut generator, modulus.value(), length),
+                random(&mut generator, modulus.value(), length),
+            );
+            let results = [CpuFeatures::PORTABLE, CpuFeatures::available()].map(|cpu| {
+                let mut product = left.clone();
+                Kernels::for_cpu(cpu).multiply_montgomery(&modulus, &mut product, &right);
+                product
+            });
+            assert_eq!(results[0][..], results[1][..]);
+        }
+    }
+}

@@ -241,9 +241,14 @@ impl AnswerCiphertext {
 
 fn check_range(bytes: &[u8], width: u32, count: usize, largest: u128) -> Result<(), HeError> {
     const WHAT: &str = "an answer";
-    if let Some((index, sent)) =
-        numbers(bytes, width, count).enumerate().find(|(_, number)| *number > largest)
-    {
+    // A first pass without an early end is faster, and almost always the only one.
+    let is_in_range = match width <= WORD_WIDTH {
+        true => words(bytes, width, count).fold(0, u64::max) <= largest as u64,
+        false => numbers(bytes, width, count).fold(0, u128::max) <= largest,
+    };
+    if !is_in_range {
+        let mut sent = numbers(bytes, width, count).enumerate();
+        let (index, sent) = sent.find(|(_, number)| *number > largest).expect("some number is too large");
         return Err(HeError::CoefficientRange { what: WHAT, index, largest, sent });
     }
     if !is_padding_clear(bytes, width, count) {

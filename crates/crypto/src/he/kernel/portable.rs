@@ -62,25 +62,27 @@ pub(super) fn multiply_montgomery(modulus: &Modulus, left: &mut [u64], right: &[
 }
 
 pub(super) fn accumulate(modulus: &Modulus, input: &Accumulation<'_>, results: &mut [AlignedWords]) {
-    let degree = input.public_key[0].len();
-    for position in 0..degree {
-        let (block, lane) = (position / LANES, position % LANES);
-        for output in 0..input.outputs {
-            let zero = input.zero[(block * input.outputs + output) * LANES + lane];
-            for half in 0..2 {
-                let mut sum = u128::from(input.public_key[half][position]) * u128::from(zero);
-                for term in 0..input.terms {
-                    let stored = block * input.stored_terms + input.first_term + term;
-                    let value = input.ciphertext[half][stored * LANES + lane];
-                    let row = block * input.terms + term;
-                    let weight = input.weights[(row * input.outputs + output) * LANES + lane];
-                    sum += u128::from(value) * u128::from(weight);
-                }
-                let (low, high) = split(sum);
-                results[2 * output + half][position] = modulus.reduce_montgomery(low, high);
-            }
+    for (index, result) in results.iter_mut().enumerate() {
+        let (output, half) = (index / 2, index % 2);
+        for (position, value) in result.iter_mut().enumerate() {
+            let (low, high) = split(sum_of_products(input, output, half, position));
+            *value = modulus.reduce_montgomery(low, high);
         }
     }
+}
+
+fn sum_of_products(input: &Accumulation<'_>, output: usize, half: usize, position: usize) -> u128 {
+    let (block, lane) = (position / LANES, position % LANES);
+    let zero = input.zero[(block * input.outputs + output) * LANES + lane];
+    let mut sum = u128::from(input.public_key[half][position]) * u128::from(zero);
+    for term in 0..input.terms {
+        let stored = block * input.stored_terms + input.first_term + term;
+        let value = input.ciphertext[half][stored * LANES + lane];
+        let row = block * input.terms + term;
+        let weight = input.weights[(row * input.outputs + output) * LANES + lane];
+        sum += u128::from(value) * u128::from(weight);
+    }
+    sum
 }
 
 fn split(product: u128) -> (u64, u64) {

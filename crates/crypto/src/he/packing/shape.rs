@@ -89,7 +89,10 @@ impl ConvolutionShape {
         if self.padding.iter().any(|&padding| padding > MAX_SIZE) {
             return refuse("the padding is too large");
         }
-        if self.input_channels % self.groups != 0 || self.output_channels % self.groups != 0 {
+        if ![self.input_channels, self.output_channels]
+            .iter()
+            .all(|channels| channels.is_multiple_of(self.groups))
+        {
             return refuse("the groups do not divide the channels");
         }
         if self.output_size().contains(&0) {

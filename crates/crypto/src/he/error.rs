@@ -2,8 +2,8 @@
 
 /// A refusal of this module.
 ///
-/// None of these depends on weights, noise or any other secret: they speak of the outline, of lengths, and of
-/// words that were on the wire.
+/// They speak of the outline, of lengths, and of words that were on the wire, never of noise or of what was
+/// decrypted. [`HeError::WeightRange`] alone depends on weights; their owner meets it when a model is loaded.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeError {

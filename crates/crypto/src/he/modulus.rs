@@ -150,7 +150,7 @@ impl Modulus {
 
 /// Subtracts the bound from a value below twice the bound, where that leaves no negative.
 #[inline(always)]
-fn correct(value: u64, bound: u64) -> u64 {
+pub(super) fn correct(value: u64, bound: u64) -> u64 {
     let reduced = value.wrapping_sub(bound);
     reduced.wrapping_add(bound & ((reduced as i64) >> 63) as u64)
 }

@@ -93,10 +93,15 @@ impl HeParameters {
         let ring_bits = outline.checked_ring_bits()?;
         let mut best_distance_log2 = f64::INFINITY;
         let mut taps = 0;
+        let mut noise_at = None;
         for candidate in LADDER {
-            let noise = outline.noise(candidate.degree)?;
+            let noise = match noise_at.take() {
+                Some((degree, noise)) if degree == candidate.degree => noise,
+                _ => outline.noise(candidate.degree)?,
+            };
+            let (_, noise) = noise_at.insert((candidate.degree, noise));
             taps = noise.max_taps();
-            let Some(parameters) = Self::at(candidate, outline, &noise) else { continue };
+            let Some(parameters) = Self::at(candidate, outline, noise) else { continue };
             best_distance_log2 = best_distance_log2.min(parameters.distance_log2);
             if noise.is_within_limit(candidate.degree, parameters.flood_bits) {
                 return Ok(parameters);

@@ -2,6 +2,8 @@
 //!
 //! Only the uniform halves of ciphertexts are drawn by rejection: they are public.
 
+use zeroize::Zeroize;
+
 use super::kernel::AlignedWords;
 use super::modulus::Modulus;
 use super::parameters::{FLOOD_BITS_MAX, HeParameters};
@@ -128,8 +130,10 @@ fn uniform_residues(
 
 /// The stream that belongs to one ciphertext of a message.
 pub(super) fn stream(seed: &Seed, ciphertext: usize) -> Generator {
-    let key = blake3::keyed_hash(seed.expose(), &(ciphertext as u64).to_le_bytes());
-    Seed::from_bytes(*key.as_bytes()).generator()
+    let mut key = blake3::keyed_hash(seed.expose(), &(ciphertext as u64).to_le_bytes());
+    let own = Seed::from_bytes(*key.as_bytes());
+    key.zeroize();
+    own.generator()
 }
 
 #[cfg(test)]

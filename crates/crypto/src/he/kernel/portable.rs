@@ -1,7 +1,7 @@
 //! The twins in safe scalar Rust.
 
 use super::{Accumulation, AlignedWords, InverseScale, LANES};
-use crate::he::modulus::{Modulus, WORD_BITS, WORD_MASK};
+use crate::he::modulus::{Modulus, WORD_BITS, WORD_MASK, correct};
 use crate::he::ntt::NttTable;
 
 /// Cooley and Tukey's butterflies with Harvey's lazy corrections: values stay below four times the prime.
@@ -14,7 +14,7 @@ pub(super) fn forward(table: &NttTable, values: &mut [u64]) {
             let root = table.root(groups + group);
             let (low, high) = block.split_at_mut(half);
             for (left, right) in low.iter_mut().zip(high) {
-                let kept = *left - (twice & mask(*left >= twice));
+                let kept = correct(*left, twice);
                 let turned = modulus.multiply_lazy(*right, root);
                 *left = kept + turned;
                 *right = kept + twice - turned;
@@ -24,7 +24,7 @@ pub(super) fn forward(table: &NttTable, values: &mut [u64]) {
         half /= 2;
     }
     for value in values {
-        *value = modulus.correct(*value - (twice & mask(*value >= twice)));
+        *value = modulus.correct(correct(*value, twice));
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) fn inverse(table: &NttTable, values: &mut [u64], scale: InverseScale)
             let (low, high) = block.split_at_mut(half);
             for (left, right) in low.iter_mut().zip(high) {
                 let (sum, difference) = (*left + *right, *left + twice - *right);
-                *left = sum - (twice & mask(sum >= twice));
+                *left = correct(sum, twice);
                 *right = modulus.multiply_lazy(difference, root);
             }
         }
@@ -87,8 +87,4 @@ fn sum_of_products(input: &Accumulation<'_>, output: usize, half: usize, positio
 
 fn split(product: u128) -> (u64, u64) {
     (product as u64 & WORD_MASK, (product >> WORD_BITS) as u64)
-}
-
-fn mask(condition: bool) -> u64 {
-    u64::from(condition).wrapping_neg()
 }

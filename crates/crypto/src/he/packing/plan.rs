@@ -17,40 +17,32 @@ pub(in crate::he) struct PackingPlan {
     pub(super) outputs: usize,
 }
 
-/// Tile counts tried along each axis beyond the first that fits.
-const EXTRA_TILINGS: usize = 3;
+/// Numbers of rows tried for each number of columns, from the first that fits on.
+const TILINGS_TRIED: usize = 4;
 
 impl PackingPlan {
     /// The cheapest packing.
     pub(in crate::he) fn choose(shape: &LinearShape, degree: usize) -> Result<Self, HeError> {
         let shape = shape.checked()?;
         let axes = [0, 1].map(|axis| Axis::new(&shape, axis));
-        let mut best: Option<(u64, Self)> = None;
+        let mut best: Option<(u64, [Storage; 2], usize, usize)> = None;
         for columns in tile_sizes(axes[1].outputs) {
-            let mut fitting = 0;
-            for rows in tile_sizes(axes[0].outputs) {
+            let fits = |rows| {
                 let storage = [axes[0].storage(rows), axes[1].storage(columns)];
                 let slots = slots(&storage, degree);
-                if slots == 0 {
-                    continue;
-                }
+                (slots > 0).then_some((storage, slots))
+            };
+            for (storage, slots) in tile_sizes(axes[0].outputs).filter_map(fits).take(TILINGS_TRIED) {
                 for (planes, outputs) in splits(slots, &shape, &axes) {
-                    let plan = Self { shape, axes: axes.clone(), storage, planes, outputs };
-                    if plan.inputs_per_tile() > MAX_TERMS {
-                        continue;
+                    let cost = cost(&shape, &axes, &storage, planes, outputs, degree);
+                    if cost < best.map_or(u64::MAX, |(least, ..)| least) {
+                        best = Some((cost, storage, planes, outputs));
                     }
-                    let cost = plan.cost(degree);
-                    if best.as_ref().is_none_or(|(least, _)| cost < *least) {
-                        best = Some((cost, plan));
-                    }
-                }
-                fitting += 1;
-                if fitting > EXTRA_TILINGS {
-                    break;
                 }
             }
         }
-        best.map(|(_, plan)| plan).ok_or(HeError::LayerTooLarge { degree })
+        let (_, storage, planes, outputs) = best.ok_or(HeError::LayerTooLarge { degree })?;
+        Ok(Self { shape, axes, storage, planes, outputs })
     }
 
     /// Weights that meet in one coefficient: those of all output channels that share a weight polynomial.
@@ -68,7 +60,7 @@ impl PackingPlan {
     }
 
     pub(super) fn inputs_per_tile(&self) -> usize {
-        (self.shape.input_channels * self.phases()).div_ceil(self.planes)
+        all_planes(&self.shape, &self.axes).div_ceil(self.planes)
     }
 
     pub(super) fn outputs_per_tile(&self) -> usize {
@@ -82,20 +74,35 @@ impl PackingPlan {
     pub(super) fn plane_stride(&self) -> usize {
         plane_stride(&self.storage)
     }
+}
 
-    /// Bits on the busier direction first, all bits second, as they are at the working point of 32-bit shares. The
-    /// true widths depend on parameters that are chosen later, from this.
-    fn cost(&self, degree: usize) -> u64 {
-        const UP_BITS: u64 = 100;
-        const DOWN_UNIFORM_BITS: u64 = 47;
-        const DOWN_VALUE_BITS: u64 = 36;
-        let [height, width] = self.shape.output_size();
-        let values = (self.shape.output_channels * height * width) as u64;
-        let up = (self.tiles() * self.inputs_per_tile() * degree) as u64 * UP_BITS;
-        let answers = (self.tiles() * self.outputs_per_tile() * degree) as u64;
-        let down = answers * DOWN_UNIFORM_BITS + values * DOWN_VALUE_BITS;
-        8 * up.max(down) + up + down
+/// Bits on the busier direction first, all bits second, as they are at the working point of 32-bit shares. The true
+/// widths depend on parameters that are chosen later, from this.
+fn cost(
+    shape: &ConvolutionShape,
+    axes: &[Axis; 2],
+    storage: &[Storage; 2],
+    planes: usize,
+    outputs: usize,
+    degree: usize,
+) -> u64 {
+    const UP_BITS: u64 = 100;
+    const DOWN_UNIFORM_BITS: u64 = 47;
+    const DOWN_VALUE_BITS: u64 = 36;
+    let inputs_per_tile = all_planes(shape, axes).div_ceil(planes);
+    if inputs_per_tile > MAX_TERMS {
+        return u64::MAX;
     }
+    let tiles = storage[0].tiles * storage[1].tiles;
+    let values: usize = shape.output_channels * shape.output_size().iter().product::<usize>();
+    let up = (tiles * inputs_per_tile * degree) as u64 * UP_BITS;
+    let answers = (tiles * shape.output_channels.div_ceil(outputs) * degree) as u64;
+    let down = answers * DOWN_UNIFORM_BITS + values as u64 * DOWN_VALUE_BITS;
+    8 * up.max(down) + up + down
+}
+
+fn all_planes(shape: &ConvolutionShape, axes: &[Axis; 2]) -> usize {
+    shape.input_channels * axes[0].phases.len() * axes[1].phases.len()
 }
 
 /// Tile lengths along an axis, from the whole axis down.
@@ -131,7 +138,7 @@ fn slots(storage: &[Storage; 2], degree: usize) -> usize {
 
 /// The sensible ways to divide the slots between planes and output channels.
 fn splits(slots: usize, shape: &ConvolutionShape, axes: &[Axis; 2]) -> Vec<(usize, usize)> {
-    let all_planes = shape.input_channels * axes[0].phases.len() * axes[1].phases.len();
+    let all_planes = all_planes(shape, axes);
     let mut splits = Vec::new();
     let mut previous = 0;
     for planes in 1..=slots.min(all_planes) {

@@ -42,7 +42,7 @@ pub use messages::{AnswerCiphertext, InputCiphertext, LinearAnswer, LinearReques
 pub use packing::{ConvolutionShape, Layout, LinearShape};
 pub use parameters::{HeOutline, HeParameters, WeightBits};
 pub use server::{AnswerSecrets, BlockAnswer, TileInputs};
-pub use weights::{PreparedWeights, WeightStorage};
+pub use weights::{PreparedWeights, WeightScratch, WeightStorage};
 
 #[cfg(test)]
 mod tests {

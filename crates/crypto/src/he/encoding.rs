@@ -5,8 +5,10 @@
 //! than a word. (floor(q / t) m would not do: it adds (q mod t) K to the noise whenever a sum wraps K times, which
 //! depends on the weights.)
 
+use super::kernel::AlignedWords;
 use super::modulus::WORD_BITS;
 use super::parameters::HeParameters;
+use crate::secret::Secret;
 
 /// `round(q element / 2^l)` modulo one prime.
 #[inline(always)]
@@ -19,17 +21,13 @@ pub(super) fn encode(parameters: &HeParameters, limb: usize, element: u64) -> u6
     modulus.subtract(rounds_up, modulus.multiply(word, parameters.inverse_ring(limb)))
 }
 
-/// Divides by the primes that answers drop, rounding to nearest, one coefficient of each limb at a time.
-#[inline(always)]
-pub(super) fn rescale(parameters: &HeParameters, residues: &mut [u64]) {
-    for (inverses, last) in parameters.dropped_inverses().iter().zip((0..residues.len()).rev()) {
-        let dropped = parameters.tables()[last].modulus();
-        let half = dropped.value() / 2;
-        let shifted = dropped.add(residues[last], half);
-        for ((residue, table), inverse) in residues.iter_mut().zip(parameters.tables()).zip(inverses) {
-            let modulus = table.modulus();
-            // The dropped prime is the smaller one, so its residues are residues here too.
-            *residue = modulus.multiply(modulus.subtract(modulus.add(*residue, half), shifted), *inverse);
+/// Divides by the primes that answers drop, rounding to nearest; `limbs` keeps the others.
+pub(super) fn rescale(parameters: &HeParameters, limbs: &mut Vec<Secret<AlignedWords>>) {
+    for inverses in parameters.dropped_inverses() {
+        let last = limbs.pop().expect("a limb for each prime");
+        let dropped = parameters.tables()[limbs.len()].modulus();
+        for ((limb, table), inverse) in limbs.iter_mut().zip(parameters.tables()).zip(inverses) {
+            parameters.kernels().divide(table.modulus(), limb.expose_mut(), dropped, last.expose(), *inverse);
         }
     }
 }
@@ -171,9 +169,14 @@ mod tests {
                 for (rest, up) in [(0, 0), (dropped / 2, 0), (dropped / 2 + 1, 1), (dropped - 1, 1)] {
                     if dropped == 1 { break }
                     let value = Big(vec![1]).times(quotient).times(dropped).plus(rest);
-                    let mut residues: Vec<_> = primes.iter().map(|prime| value.remainder(*prime)).collect();
-                    rescale(&parameters, &mut residues);
-                    let composed = compose(&parameters, &residues[..kept]);
+                    let mut limbs: Vec<_> = primes.iter().map(|prime| {
+                        let mut words = AlignedWords::zeros(8);
+                        words.fill(value.remainder(*prime));
+                        Secret::new(words)
+                    }).collect();
+                    rescale(&parameters, &mut limbs);
+                    let residues: Vec<_> = limbs.iter().map(|limb| limb.expose()[5]).collect();
+                    let composed = compose(&parameters, &residues);
                     let difference = composed.abs_diff(quotient + up);
                     // Two roundings in a row may differ from one only at the half.
                     prop_assert!(difference == 0 || primes.len() - kept == 2 && difference == 1);

@@ -102,6 +102,24 @@ impl Kernels {
         portable::multiply_montgomery(modulus, left, right);
     }
 
+    /// The quotient by another, smaller prime, rounded to nearest, of numbers with these residues modulo both.
+    pub(super) fn divide(
+        self,
+        modulus: &Modulus,
+        residues: &mut [u64],
+        divisor: &Modulus,
+        divisor_residues: &[u64],
+        inverse: Factor,
+    ) {
+        assert!(residues.len() == divisor_residues.len() && residues.len().is_multiple_of(LANES));
+        assert!(divisor.value() < modulus.value());
+        #[cfg(target_arch = "x86_64")]
+        if self.ifma {
+            return ifma::divide(modulus, residues, divisor, divisor_residues, inverse);
+        }
+        portable::divide(modulus, residues, divisor, divisor_residues, inverse);
+    }
+
     /// One pass over one limb; results are divided by 2^52 and ordered `[output][half]`.
     pub(super) fn accumulate(
         self,
@@ -191,6 +209,25 @@ mod tests {
             {
                 check_accumulation(&mut generator, bits, [terms, stored, first, outputs]);
             }
+        }
+    }
+
+    #[test]
+    fn both_twins_divide_alike() {
+        let mut generator = Seed::from_bytes([7; 32]).generator();
+        let [modulus, divisor] = [0, 1].map(|index| Modulus::new(ntt_primes(50, 4096, 2)[index]));
+        let inverse = modulus.factor(modulus.inverse(divisor.value()));
+        for length in [8, 40] {
+            let mut residues = random(&mut generator, modulus.value(), length);
+            let mut last = random(&mut generator, divisor.value(), length);
+            (residues[0], last[0]) = (modulus.value() - 1, divisor.value() - 1);
+            (residues[1], last[1]) = (0, divisor.value() / 2);
+            let results = [CpuFeatures::PORTABLE, CpuFeatures::available()].map(|cpu| {
+                let mut quotients = residues.clone();
+                Kernels::for_cpu(cpu).divide(&modulus, &mut quotients, &divisor, &last, inverse);
+                quotients
+            });
+            assert_eq!(results[0][..], results[1][..]);
         }
     }
 

@@ -1,15 +1,15 @@
 //! The server's side: products with the weights, made circuit-private, as an answer for the client.
 
 use super::bits::{BitWriter, packed_length};
-use super::client::{lift, transform};
+use super::client::transform;
 use super::encoding::{compose, encode, rescale};
 use super::error::HeError;
-use super::kernel::{Accumulation, AlignedWords};
+use super::kernel::{Accumulation, AlignedWords, LANES};
 use super::messages::{AnswerCiphertext, LinearAnswer, LinearRequest, PublicKey};
 use super::packing::Layout;
 use super::parameters::HeParameters;
 use super::sampling::{ShortPolynomial, binomial, expand_uniform, floods, ring_elements, stream, ternary};
-use super::weights::{BlockWeights, PreparedWeights, interleave};
+use super::weights::{BlockWeights, PreparedWeights, WeightScratch, interleave};
 use crate::domain;
 use crate::random::{Scope, Seed};
 use crate::secret::Secret;
@@ -59,8 +59,8 @@ impl TileInputs {
         for (term, ciphertext) in request.ciphertexts[tile * terms..][..terms].iter().enumerate() {
             let uniform = expand_uniform(parameters, domain::HE_UNIFORM, &ciphertext.seed);
             for ((limb, computed), uniform) in limbs.iter_mut().zip(&ciphertext.residues).zip(&uniform) {
-                interleave(&mut limb[0], computed, terms, term);
-                interleave(&mut limb[1], uniform, terms, term);
+                interleave(&mut limb[0], &[computed], terms, term);
+                interleave(&mut limb[1], &[uniform], terms, term);
             }
         }
         Self { limbs }
@@ -84,34 +84,33 @@ impl PreparedWeights {
             return Err(HeError::Count { what: "ciphertexts of a request", expected, got });
         }
         let mut blocks = Vec::with_capacity(layout.blocks());
+        let mut scratch = WeightScratch::default();
         for tile in 0..layout.tiles() {
             let inputs = TileInputs::expand(layout, request, tile);
             for block in layout.tile_blocks(tile) {
-                blocks.push(self.answer_block(public_key, &inputs, &secrets, block));
+                blocks.push(self.answer_block(public_key, &inputs, &secrets, block, &mut scratch));
             }
         }
         LinearAnswer::assemble(layout, blocks)
     }
 
-    /// One unit of work: the block with this index, given the inputs of its tile. Each block is answered once.
+    /// One unit of work: the block with this index, given the inputs of its tile. Each block is answered once; the
+    /// scratch may serve any number of them.
     pub fn answer_block(
         &self,
         public_key: &PublicKey,
         inputs: &TileInputs,
         secrets: &AnswerSecrets,
         block: usize,
+        scratch: &mut WeightScratch,
     ) -> BlockAnswer {
         let layout = self.layout();
         let (tile, inner) = (block / layout.blocks_per_tile(), block % layout.blocks_per_tile());
         let outputs = layout.block_outputs(inner).map(|output| tile * layout.outputs_per_tile() + output);
         let zeros: Vec<_> = outputs.clone().map(|output| FreshZero::draw(layout, secrets, output)).collect();
-        let made;
         let weights = match self.kept_block(inner) {
             Some(kept) => kept,
-            None => {
-                made = self.transform_block(inner);
-                &made
-            }
+            None => self.transform_into(inner, scratch),
         };
         let products = multiply_block(layout, inner, public_key, inputs, weights, &zeros);
         let finish = |((output, zero), halves)| finish_output(layout, output, zero, halves, secrets);
@@ -146,7 +145,7 @@ pub(super) fn multiply_block(
         let mut zero_values = Secret::new(AlignedWords::zeros(zeros.len() * degree));
         for (slot, zero) in zeros.iter().enumerate() {
             let values = Secret::new(transform(parameters, table, &zero.ternary));
-            interleave(zero_values.expose_mut(), values.expose(), zeros.len(), slot);
+            interleave(zero_values.expose_mut(), &[values.expose()], zeros.len(), slot);
         }
         let accumulation = Accumulation {
             stored_terms: layout.inputs_per_tile(),
@@ -178,43 +177,57 @@ fn finish_output(
     layout: &Layout,
     output: usize,
     zero: &FreshZero,
-    mut limbs: Vec<[Secret<AlignedWords>; 2]>,
+    limbs: Vec<[Secret<AlignedWords>; 2]>,
     secrets: &AnswerSecrets,
 ) -> (AnswerCiphertext, Secret<Vec<u64>>) {
     let parameters = layout.parameters();
-    let format = parameters.format();
-    let count = layout.output_count(output);
-    for (limb, table) in limbs.iter_mut().zip(parameters.tables()) {
-        let error = Secret::new(lift(table, &zero.error));
-        for (coefficient, error) in limb[1].expose_mut().iter_mut().zip(error.expose().iter()) {
-            *coefficient = table.modulus().add(*coefficient, *error);
-        }
-    }
+    let (format, degree, count) = (parameters.format(), parameters.degree(), layout.output_count(output));
     let masks = ring_elements(&mut stream(&secrets.masks, output), parameters.ring_mask(), count);
     let floods = floods(&mut stream(&secrets.floods, output), parameters.flood_bits(), count);
+    let (mut values, mut uniform) = (Vec::new(), Vec::new());
+    for (limb, [product, mut second]) in limbs.into_iter().enumerate() {
+        let mut useful = Secret::new(AlignedWords::zeros(count.next_multiple_of(LANES)));
+        let hidden = layout.output_places(output).zip(masks.expose()).zip(floods.expose());
+        for (value, (((coefficient, _), mask), flood)) in useful.expose_mut().iter_mut().zip(hidden) {
+            *value = hide(parameters, limb, product.expose()[coefficient], *mask, *flood);
+        }
+        values.push(useful);
+        let modulus = parameters.tables()[limb].modulus();
+        for (coefficient, error) in second.expose_mut().iter_mut().zip(zero.error.expose()) {
+            *coefficient = modulus.add(*coefficient, modulus.lift(i64::from(*error)));
+        }
+        uniform.push(second);
+    }
     let mut bytes = Vec::with_capacity(
-        packed_length(parameters.degree(), format.uniform_bits) + packed_length(count, format.value_bits),
+        packed_length(degree, format.uniform_bits) + packed_length(count, format.value_bits),
     );
-    let mut residues = vec![0; limbs.len()];
-    let mut writer = BitWriter::new(&mut bytes);
-    for coefficient in 0..parameters.degree() {
-        for (residue, limb) in residues.iter_mut().zip(&limbs) {
-            *residue = limb[1].expose()[coefficient];
-        }
-        writer.push(shortened(parameters, &mut residues, format.uniform_dropped), format.uniform_bits);
-    }
-    writer.finish();
-    let mut writer = BitWriter::new(&mut bytes);
-    for (((coefficient, _), mask), flood) in
-        layout.output_places(output).zip(masks.expose()).zip(floods.expose())
-    {
-        for (index, (residue, limb)) in residues.iter_mut().zip(&limbs).enumerate() {
-            *residue = hide(parameters, index, limb[0].expose()[coefficient], *mask, *flood);
-        }
-        writer.push(shortened(parameters, &mut residues, format.value_dropped), format.value_bits);
-    }
-    writer.finish();
+    write_section(&mut bytes, parameters, uniform, degree, (format.uniform_bits, format.uniform_dropped));
+    write_section(&mut bytes, parameters, values, count, (format.value_bits, format.value_dropped));
     (AnswerCiphertext { bytes }, masks)
+}
+
+/// Rescales, leaves out the low bits, and packs. Only what is flooded or pseudorandom already comes here.
+fn write_section(
+    bytes: &mut Vec<u8>,
+    parameters: &HeParameters,
+    mut limbs: Vec<Secret<AlignedWords>>,
+    count: usize,
+    (width, dropped): (u32, u32),
+) {
+    rescale(parameters, &mut limbs);
+    let mut writer = BitWriter::new(bytes);
+    match &limbs[..] {
+        [limb] => {
+            limb.expose()[..count].iter().for_each(|residue| writer.push((residue >> dropped).into(), width))
+        }
+        limbs => {
+            for place in 0..count {
+                let residues = [limbs[0].expose()[place], limbs[1].expose()[place]];
+                writer.push(compose(parameters, &residues) >> dropped, width);
+            }
+        }
+    }
+    writer.finish();
 }
 
 /// Subtracts the mask from the plaintext and adds the centered flood.
@@ -224,11 +237,4 @@ pub(super) fn hide(parameters: &HeParameters, limb: usize, residue: u64, mask: u
     let masked = modulus.add(residue, encode(parameters, limb, mask.wrapping_neg() & parameters.ring_mask()));
     let flood = modulus.add(modulus.reduce(flood), parameters.flood_center(limb));
     modulus.add(masked, flood)
-}
-
-/// Rescales, and leaves out the low bits. Only what is flooded or pseudorandom already comes here.
-#[inline(always)]
-fn shortened(parameters: &HeParameters, residues: &mut [u64], dropped: u32) -> u128 {
-    rescale(parameters, residues);
-    compose(parameters, &residues[..parameters.format().kept_primes]) >> dropped
 }

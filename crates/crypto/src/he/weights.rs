@@ -3,6 +3,7 @@
 use super::error::HeError;
 use super::kernel::{AlignedWords, LANES};
 use super::packing::Layout;
+use super::parameters::HeParameters;
 use crate::secret::Secret;
 
 /// How much memory the weights of a layer may take as values.
@@ -22,7 +23,16 @@ pub struct PreparedWeights {
     blocks: Vec<BlockWeights>,
 }
 
+/// Memory for blocks that are made again for each answer; one for each thread saves allocations.
+#[derive(Default)]
+pub struct WeightScratch {
+    weights: BlockWeights,
+    /// The polynomials of one term.
+    polynomials: Vec<Secret<AlignedWords>>,
+}
+
 /// The weight polynomials of one block, as values: for each prime `[lane block][term][output][8]`.
+#[derive(Default)]
 pub(super) struct BlockWeights {
     pub(super) limbs: Vec<Secret<AlignedWords>>,
 }
@@ -75,37 +85,69 @@ impl PreparedWeights {
         polynomials * layout.parameters().degree() * layout.parameters().tables().len() * 8
     }
 
+    fn transform_block(&self, block: usize) -> BlockWeights {
+        let mut scratch = WeightScratch::default();
+        self.transform_into(block, &mut scratch);
+        BlockWeights { limbs: scratch.weights.limbs }
+    }
+
     /// The weight polynomials of a block; the flow of control depends on the layout alone.
-    pub(super) fn transform_block(&self, block: usize) -> BlockWeights {
+    pub(super) fn transform_into<'a>(
+        &self,
+        block: usize,
+        scratch: &'a mut WeightScratch,
+    ) -> &'a BlockWeights {
         let parameters = self.layout.parameters();
         let (outputs, inputs) = (self.layout.block_outputs(block), self.layout.block_inputs(block));
         let row = inputs.len() * outputs.len();
-        let zeros = || Secret::new(AlignedWords::zeros(row * parameters.degree()));
-        let mut limbs: Vec<_> = parameters.tables().iter().map(|_| zeros()).collect();
-        let mut values = Secret::new(AlignedWords::zeros(parameters.degree()));
+        scratch.fit(parameters, row, outputs.len());
         for (term, input) in inputs.enumerate() {
-            for (slot, output) in outputs.clone().enumerate() {
-                let places = self.layout.weight_places(output, input);
-                for (table, limb) in parameters.tables().iter().zip(&mut limbs) {
-                    values.expose_mut().fill(0);
-                    for place in &places {
+            let places: Vec<_> =
+                outputs.clone().map(|output| self.layout.weight_places(output, input)).collect();
+            for (table, limb) in parameters.tables().iter().zip(&mut scratch.weights.limbs) {
+                for (values, places) in scratch.polynomials.iter_mut().zip(&places) {
+                    let values = values.expose_mut();
+                    values.fill(0);
+                    for place in places {
                         let weight = i64::from(self.weights.expose()[place.weight]);
                         let signed = if place.is_negated { -weight } else { weight };
-                        values.expose_mut()[place.coefficient] = table.modulus().lift(signed);
+                        values[place.coefficient] = table.modulus().lift(signed);
                     }
-                    parameters.kernels().forward(table, values.expose_mut());
-                    interleave(limb.expose_mut(), values.expose(), row, term * outputs.len() + slot);
+                    parameters.kernels().forward(table, values);
                 }
+                let polynomials: Vec<_> = scratch.polynomials.iter().map(|values| values.expose()).collect();
+                interleave(limb.expose_mut(), &polynomials, row, term * outputs.len());
             }
         }
-        BlockWeights { limbs }
+        &scratch.weights
     }
 }
 
-/// Writes a polynomial's lanes to one column of rows that are `row` lanes long.
-pub(super) fn interleave(target: &mut [u64], polynomial: &[u64], row: usize, column: usize) {
-    let lanes = polynomial.as_chunks::<LANES>().0;
-    for (target, lanes) in target.chunks_exact_mut(row * LANES).zip(lanes) {
-        target[column * LANES..][..LANES].copy_from_slice(lanes);
+impl WeightScratch {
+    /// Makes room for rows of this many lanes and for this many polynomials. What is left of an earlier block will be
+    /// overwritten in full.
+    fn fit(&mut self, parameters: &HeParameters, row: usize, polynomials: usize) {
+        let words = row * parameters.degree();
+        let is_fitting = |limb: &Secret<AlignedWords>| limb.expose().len() == words;
+        if self.weights.limbs.len() != parameters.tables().len() || !self.weights.limbs.iter().all(is_fitting)
+        {
+            let zeros = || Secret::new(AlignedWords::zeros(words));
+            self.weights.limbs = parameters.tables().iter().map(|_| zeros()).collect();
+        }
+        let zeros = || Secret::new(AlignedWords::zeros(parameters.degree()));
+        self.polynomials.truncate(polynomials);
+        self.polynomials.resize_with(polynomials, zeros);
+        if self.polynomials.iter().any(|values| values.expose().len() != parameters.degree()) {
+            self.polynomials.fill_with(zeros);
+        }
+    }
+}
+
+/// Writes the lanes of polynomials side by side, from one column on, into rows that are `row` lanes long.
+pub(super) fn interleave(target: &mut [u64], polynomials: &[&AlignedWords], row: usize, column: usize) {
+    for (block, target) in target.chunks_exact_mut(row * LANES).enumerate() {
+        for (lanes, polynomial) in target[column * LANES..].chunks_exact_mut(LANES).zip(polynomials) {
+            lanes.copy_from_slice(&polynomial[block * LANES..][..LANES]);
+        }
     }
 }

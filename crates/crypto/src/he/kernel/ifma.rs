@@ -9,7 +9,7 @@ mod transform;
 use std::arch::x86_64::*;
 
 use super::{Accumulation, AlignedWords, InverseScale, LANES};
-use crate::he::modulus::{Modulus, WORD_BITS, WORD_MASK};
+use crate::he::modulus::{Factor, Modulus, WORD_BITS, WORD_MASK};
 use crate::he::ntt::NttTable;
 
 type Lanes = [u64; LANES];
@@ -27,6 +27,17 @@ pub(super) fn inverse(table: &NttTable, values: &mut [u64], scale: InverseScale)
 pub(super) fn multiply_montgomery(modulus: &Modulus, left: &mut [u64], right: &[u64]) {
     // SAFETY: as above.
     unsafe { multiply_lanes(modulus, left, right) }
+}
+
+pub(super) fn divide(
+    modulus: &Modulus,
+    residues: &mut [u64],
+    divisor: &Modulus,
+    divisor_residues: &[u64],
+    inverse: Factor,
+) {
+    // SAFETY: as above.
+    unsafe { divide_lanes(modulus, residues, divisor, divisor_residues, inverse) }
 }
 
 pub(super) fn accumulate(modulus: &Modulus, input: &Accumulation<'_>, results: &mut [AlignedWords]) {
@@ -49,6 +60,28 @@ fn multiply_lanes(modulus: &Modulus, left: &mut [u64], right: &[u64]) {
         let (a, b) = (load(left), load(right));
         let sum = (_mm512_madd52lo_epu64(zero, a, b), _mm512_madd52hi_epu64(zero, a, b));
         store(left, reduction.apply(sum));
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
+fn divide_lanes(
+    modulus: &Modulus,
+    residues: &mut [u64],
+    divisor: &Modulus,
+    divisor_residues: &[u64],
+    inverse: Factor,
+) {
+    let (prime, smaller, half) = (splat(modulus.value()), splat(divisor.value()), splat(divisor.value() / 2));
+    let negative_prime = splat((1 << WORD_BITS) - modulus.value());
+    let (zero, mask) = (_mm512_setzero_si512(), splat(WORD_MASK));
+    for (residue, last) in lanes_mut(residues).iter_mut().zip(lanes(divisor_residues)) {
+        let remainder = correct(_mm512_add_epi64(load(last), half), smaller);
+        let shifted = correct(_mm512_add_epi64(load(residue), half), prime);
+        let difference = correct(_mm512_sub_epi64(_mm512_add_epi64(shifted, prime), remainder), prime);
+        let quotient = _mm512_madd52hi_epu64(zero, difference, splat(inverse.quotient));
+        let product = _mm512_madd52lo_epu64(zero, difference, splat(inverse.value));
+        let product = _mm512_madd52lo_epu64(product, quotient, negative_prime);
+        store(residue, correct(_mm512_and_si512(product, mask), prime));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The twins in safe scalar Rust.
 
 use super::{Accumulation, AlignedWords, InverseScale, LANES};
-use crate::he::modulus::{Modulus, WORD_BITS, WORD_MASK, correct};
+use crate::he::modulus::{Factor, Modulus, WORD_BITS, WORD_MASK, correct};
 use crate::he::ntt::NttTable;
 
 /// Cooley and Tukey's butterflies with Harvey's lazy corrections: values stay below four times the prime.
@@ -58,6 +58,21 @@ pub(super) fn multiply_montgomery(modulus: &Modulus, left: &mut [u64], right: &[
     for (left, right) in left.iter_mut().zip(right) {
         let (low, high) = split(u128::from(*left) * u128::from(*right));
         *left = modulus.reduce_montgomery(low, high);
+    }
+}
+
+pub(super) fn divide(
+    modulus: &Modulus,
+    residues: &mut [u64],
+    divisor: &Modulus,
+    divisor_residues: &[u64],
+    inverse: Factor,
+) {
+    let half = divisor.value() / 2;
+    for (residue, last) in residues.iter_mut().zip(divisor_residues) {
+        // The divisor is the smaller prime, so its residues are residues here too.
+        let remainder = divisor.add(*last, half);
+        *residue = modulus.multiply(modulus.subtract(modulus.add(*residue, half), remainder), inverse);
     }
 }
 

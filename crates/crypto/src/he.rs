@@ -161,6 +161,45 @@ mod tests {
     }
 
     #[test]
+    fn layers_of_random_geometry_decrypt() {
+        let mut generator = Seed::from_bytes([21; 32]).generator();
+        let mut pick = |low: usize, high: usize| low + generator.next_u64() as usize % (high - low + 1);
+        for round in 0..40_u8 {
+            let groups = pick(1, 3);
+            let shape = LinearShape::Convolution(ConvolutionShape {
+                input_channels: groups * pick(1, 6),
+                output_channels: groups * pick(1, 6),
+                input_size: [pick(5, 24), pick(5, 24)],
+                filter_size: [pick(1, 5), pick(1, 5)],
+                stride: [pick(1, 3), pick(1, 3)],
+                padding: [pick(0, 3), pick(0, 3)],
+                dilation: [pick(1, 2), pick(1, 2)],
+                groups,
+            });
+            let (ring_bits, twelve) = (pick(16, 41) as u32, pick(0, 1) == 1);
+            let weight_bits = if twelve { WeightBits::Twelve } else { WeightBits::Eight };
+            if shape.output_values() == 0 {
+                continue;
+            }
+            let outline = HeOutline::from_layers(ring_bits, weight_bits, vec![shape]);
+            let parameters = HeParameters::from_outline(&outline).unwrap();
+            let weights = extreme_weights(&shape, weight_bits.bound() as i16, round);
+            run_both_parties(&parameters, shape, &weights, WeightStorage::AtMost(1 << 20), round);
+        }
+    }
+
+    #[test]
+    fn a_picture_larger_than_a_ciphertext_decrypts() {
+        let stem =
+            ConvolutionShape { stride: [2; 2], padding: [3; 2], ..ConvolutionShape::same(3, 4, 224, 7) };
+        let shape = LinearShape::Convolution(stem);
+        let outline = HeOutline::from_layers(32, WeightBits::Eight, vec![shape]).also_counting(4608, 600_000);
+        let parameters = HeParameters::from_outline(&outline).unwrap();
+        let weights = extreme_weights(&shape, 127, 2);
+        run_both_parties(&parameters, shape, &weights, WeightStorage::Everything, 5);
+    }
+
+    #[test]
     fn portable_and_vector_code_send_the_same_bytes() {
         let shape = LinearShape::Convolution(ConvolutionShape::same(9, 11, 16, 3));
         let outline = HeOutline::from_layers(32, WeightBits::Eight, vec![shape]);

@@ -2,7 +2,7 @@
 //!
 //! RLWE with coefficient packing and no rotations, after Huang, Lu, Hong and Ding, "Cheetah: lean and fast secure
 //! two-party deep neural network inference" (USENIX Security 2022), section 3, in the place that linearly
-//! homomorphic encryption has in DELPHI (Mishra et al., USENIX Security 2020), section 3. Parameters follow from
+//! homomorphic encryption has in DELPHI (Mishra et al., USENIX Security 2020), section 4. Parameters follow from
 //! the outline ([`HeParameters`]), places from the layer's shape ([`Layout`]).
 //!
 //! ```text

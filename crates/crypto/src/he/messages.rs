@@ -196,7 +196,8 @@ impl LinearAnswer {
 
     /// The message.
     pub fn to_bytes(&self) -> Vec<u8> {
-        self.ciphertexts.iter().flat_map(|ciphertext| &ciphertext.bytes).copied().collect()
+        let parts: Vec<_> = self.ciphertexts.iter().map(|ciphertext| &ciphertext.bytes[..]).collect();
+        parts.concat()
     }
 
     /// Reads the server's message.

@@ -65,11 +65,15 @@ struct Candidate {
 
 /// From few bytes to many. Within a degree the ciphertexts grow with log q; the larger degree comes last because
 /// its ciphertexts are coarser.
-const LADDER: [Candidate; 13] = [
+const LADDER: [Candidate; 17] = [
     Candidate { degree: 4096, prime_bits: 42, primes: 2 },
+    Candidate { degree: 4096, prime_bits: 43, primes: 2 },
     Candidate { degree: 4096, prime_bits: 44, primes: 2 },
+    Candidate { degree: 4096, prime_bits: 45, primes: 2 },
     Candidate { degree: 4096, prime_bits: 46, primes: 2 },
+    Candidate { degree: 4096, prime_bits: 47, primes: 2 },
     Candidate { degree: 4096, prime_bits: 48, primes: 2 },
+    Candidate { degree: 4096, prime_bits: 49, primes: 2 },
     WORKING_POINT,
     Candidate { degree: 4096, prime_bits: 34, primes: 3 },
     Candidate { degree: 4096, prime_bits: 35, primes: 3 },

@@ -55,7 +55,7 @@ impl ChunkEvaluator {
     ) -> Result<PreparedEvaluator, GarbleError> {
         check_length(Message::Tables, self.circuit.table_bytes(self.lanes), tables.0.len())?;
         check_count(Counted::ClientLabels, self.circuit.client_wires() * self.lanes, client_labels.len())?;
-        Ok(PreparedEvaluator { chunk: self, tables, client_labels: Secret::new(client_labels) })
+        Ok(PreparedEvaluator { chunk: self, tables, client_labels: HeldLabels(client_labels) })
     }
 }
 
@@ -64,7 +64,18 @@ impl ChunkEvaluator {
 pub struct PreparedEvaluator {
     chunk: ChunkEvaluator,
     tables: GarbledChunk,
-    client_labels: Secret<Vec<WireLabel>>,
+    client_labels: HeldLabels,
+}
+
+/// Labels that are wiped on drop. One pass over them; a `Secret<Vec<_>>` would go over the spare capacity too, byte by
+/// byte, which shows at this size.
+#[derive(Debug)]
+struct HeldLabels(Vec<WireLabel>);
+
+impl Drop for HeldLabels {
+    fn drop(&mut self) {
+        self.0.as_mut_slice().zeroize();
+    }
 }
 
 impl PreparedEvaluator {
@@ -128,7 +139,7 @@ impl PreparedEvaluator {
                 *slot = u128::from_le_bytes(*label);
             }
         }
-        for (wire, labels) in self.client_labels.expose().chunks_exact(lanes).enumerate() {
+        for (wire, labels) in self.client_labels.0.chunks_exact(lanes).enumerate() {
             for (slot, label) in workspace.labels.of_mut(server_wires + wire).iter_mut().zip(labels) {
                 *slot = label.0;
             }
@@ -157,7 +168,7 @@ impl PreparedEvaluator {
         bytes.extend_from_slice(&self.chunk.counters.position().to_le_bytes());
         bytes.extend_from_slice(&self.chunk.key.to_bytes());
         bytes.extend_from_slice(&self.tables.0);
-        for label in self.client_labels.expose() {
+        for label in &self.client_labels.0 {
             bytes.extend_from_slice(&label.to_bytes());
         }
         Secret::new(bytes)

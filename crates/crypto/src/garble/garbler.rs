@@ -59,7 +59,25 @@ impl ChunkGarbler {
         client_labels: &[WireLabel],
         workspace: &mut Workspace,
     ) -> Result<(GarbledChunk, PreparedGarbler), GarbleError> {
+        let mut tables = vec![0; self.circuit.table_bytes(self.lanes)];
+        let prepared = self.garble_into(offset, client_labels, &mut tables, workspace)?;
+        Ok((GarbledChunk(tables), prepared))
+    }
+
+    /// Like [`ChunkGarbler::garble`], with the tables written to bytes that the caller has room for, such as the
+    /// frame it is about to send: fresh memory for each chunk would cost more than garbling.
+    ///
+    /// # Errors
+    /// Also when `tables` has not the length of the chunk's tables.
+    pub fn garble_into(
+        self,
+        offset: &Offset,
+        client_labels: &[WireLabel],
+        tables: &mut [u8],
+        workspace: &mut Workspace,
+    ) -> Result<PreparedGarbler, GarbleError> {
         let (circuit, lanes) = (self.circuit, self.lanes);
+        check_length(Message::Tables, circuit.table_bytes(lanes), tables.len())?;
         check_count(Counted::ClientLabels, circuit.client_wires() * lanes, client_labels.len())?;
         workspace.prepare(&circuit, lanes, offset.expose());
         let server_wires = circuit.server_wires();
@@ -70,12 +88,10 @@ impl ChunkGarbler {
             }
         }
         let mut keys = KeyStream::new(workspace.kernel, self.key, self.counters);
-        let mut tables = vec![0; circuit.table_bytes(lanes)];
         let (gates, rows) = tables.split_at_mut(32 * lanes * circuit.and_count());
         garble_gates(&circuit, lanes, offset.expose(), &mut keys, workspace, gates);
         let output = garble_output(&circuit, lanes, offset.expose(), &mut keys, workspace, rows);
-        let prepared = PreparedGarbler { circuit, lanes, labels: self.labels, output: Secret::new(output) };
-        Ok((GarbledChunk(tables), prepared))
+        Ok(PreparedGarbler { circuit, lanes, labels: self.labels, output: Secret::new(output) })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use zeroize::Zeroize;
+use zeroize::{DefaultIsZeroes, Zeroize};
 
 use super::error::GarbleError;
 use super::kernel::{Kernel, KeyBatch};
@@ -55,11 +55,7 @@ impl From<WireLabel> for u128 {
     }
 }
 
-impl Zeroize for WireLabel {
-    fn zeroize(&mut self) {
-        self.0.zeroize();
-    }
-}
+impl DefaultIsZeroes for WireLabel {}
 
 impl fmt::Debug for WireLabel {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,4 +1,46 @@
 //! The gates in terms of a vector of AES blocks, written once for both instruction sets.
+//!
+//! AES and the hash are macros, since a function of that size is not inlined and would pass its vectors through
+//! memory; an attribute that forces it may not stand beside `target_feature`.
+
+/// AES of two groups, each under its own key of the batch.
+macro_rules! encrypt {
+    ($keys:expr, [$first_key:expr, $second_key:expr], $first:expr, $second:expr) => {{
+        let (keys, first_key, second_key): (&KeyBatch, usize, usize) = ($keys, $first_key, $second_key);
+        let (mut first, mut second): (Group, Group) = ($first, $second);
+        let left = broadcast(keys.rounds[0][first_key]);
+        let right = broadcast(keys.rounds[0][second_key]);
+        first = all(first, |state| xor_two(state, left));
+        second = all(second, |state| xor_two(state, right));
+        for middle in &keys.rounds[1..10] {
+            let (left, right) = (broadcast(middle[first_key]), broadcast(middle[second_key]));
+            first = all(first, |state| round(state, left));
+            second = all(second, |state| round(state, right));
+        }
+        let left = broadcast(keys.rounds[10][first_key]);
+        let right = broadcast(keys.rounds[10][second_key]);
+        (all(first, |state| last_round(state, left)), all(second, |state| last_round(state, right)))
+    }};
+}
+
+/// H of two groups of labels already passed through sigma.
+macro_rules! hash_mixed {
+    ($keys:expr, [$first_key:expr, $second_key:expr], $first:expr, $second:expr) => {{
+        let (first, second): (Group, Group) = ($first, $second);
+        let (left, right) = encrypt!($keys, [$first_key, $second_key], first, second);
+        (xor_each(left, first), xor_each(right, second))
+    }};
+}
+
+/// H of the zero labels and of the one labels of a wire.
+macro_rules! hash_both {
+    ($keys:expr, $key:expr, $offset:expr, $labels:expr) => {{
+        let mixed_offset = sigma($offset);
+        let zero = all($labels, |label| sigma(label));
+        let one = all(zero, |label| xor_two(label, mixed_offset));
+        hash_mixed!($keys, [$key, $key], zero, one)
+    }};
+}
 
 /// Defines the routines of a level. The module that expands it provides, under the same target features, the type
 /// `Vector`, `BLOCKS` per vector, and `load`, `store`, `broadcast`, `xor`, `and`, `add`, `subtract` (on 64-bit
@@ -97,48 +139,11 @@ macro_rules! lockstep {
             }
         }
 
-        /// AES of two groups, each under its own key.
-        #[target_feature(enable = $features)]
-        #[inline]
-        fn encrypt(keys: &KeyBatch, key: [usize; 2], mut first: Group, mut second: Group) -> (Group, Group) {
-            let [first_key, second_key] = key;
-            let (left, right) = (broadcast(keys.rounds[0][first_key]), broadcast(keys.rounds[0][second_key]));
-            first = all(first, |state| xor_two(state, left));
-            second = all(second, |state| xor_two(state, right));
-            for index in 1..10 {
-                let left = broadcast(keys.rounds[index][first_key]);
-                let right = broadcast(keys.rounds[index][second_key]);
-                first = all(first, |state| round(state, left));
-                second = all(second, |state| round(state, right));
-            }
-            let (left, right) =
-                (broadcast(keys.rounds[10][first_key]), broadcast(keys.rounds[10][second_key]));
-            (all(first, |state| last_round(state, left)), all(second, |state| last_round(state, right)))
-        }
-
-        /// H of two groups of labels already passed through sigma.
-        #[target_feature(enable = $features)]
-        #[inline]
-        fn hash_mixed(keys: &KeyBatch, key: [usize; 2], first: Group, second: Group) -> (Group, Group) {
-            let (left, right) = encrypt(keys, key, first, second);
-            (xor_each(left, first), xor_each(right, second))
-        }
-
-        /// H of the zero labels and of the one labels of a wire.
-        #[target_feature(enable = $features)]
-        #[inline]
-        fn hash_both(keys: &KeyBatch, key: usize, offset: Vector, labels: Group) -> (Group, Group) {
-            let mixed_offset = sigma(offset);
-            let zero = all(labels, |label| sigma(label));
-            let one = all(zero, |label| xor_two(label, mixed_offset));
-            hash_mixed(keys, [key, key], zero, one)
-        }
-
         #[target_feature(enable = $features)]
         pub(super) fn hash(keys: &KeyBatch, key: usize, labels: &[u128], out: &mut [u128]) {
             for first in (0..labels.len()).step_by(LANES) {
                 let mixed = all(load_labels(labels, first), |label| sigma(label));
-                let (hashes, _) = hash_mixed(keys, [key, key], mixed, mixed);
+                let (hashes, _) = hash_mixed!(keys, [key, key], mixed, mixed);
                 store_labels(out, first, hashes);
             }
         }
@@ -151,7 +156,7 @@ macro_rules! lockstep {
                     *counter = nonce ^ lane;
                 }
                 let group = load_labels(&counters, 0);
-                let (blocks, _) = encrypt(keys, [0, 0], group, group);
+                let (blocks, _) = encrypt!(keys, [0, 0], group, group);
                 store_labels(out, first, blocks);
             }
         }
@@ -193,12 +198,12 @@ macro_rules! lockstep {
             for first in (0..lanes).step_by(LANES) {
                 let (left, right) = load_inputs(inputs, first);
                 let right_colors = all(right, |label| color_mask(label));
-                let (zero, one) = hash_both(keys, key, offset, left);
+                let (zero, one) = hash_both!(keys, key, offset, left);
                 let generator_half =
                     each(xor_each(zero, one), right_colors, |sum, color| xor_two(sum, and(color, offset)));
                 store_table(tables, first, generator_half);
                 let left_out = xor_each(zero, each(left, generator_half, |x, y| and(color_mask(x), y)));
-                let (zero, one) = hash_both(keys, key + 1, offset, right);
+                let (zero, one) = hash_both!(keys, key + 1, offset, right);
                 // The evaluator's half without the left label, which it gets only on its way into the table.
                 let difference = xor_each(zero, one);
                 store_table(tables, lanes + first, xor_each(difference, left));
@@ -219,7 +224,7 @@ macro_rules! lockstep {
             for first in (0..lanes).step_by(LANES) {
                 let (left, right) = load_inputs(inputs, first);
                 let mixed = (all(left, |label| sigma(label)), all(right, |label| sigma(label)));
-                let (left_hash, right_hash) = hash_mixed(keys, [key, key + 1], mixed.0, mixed.1);
+                let (left_hash, right_hash) = hash_mixed!(keys, [key, key + 1], mixed.0, mixed.1);
                 let generator_half = load_table(tables, first);
                 let evaluator_half = xor_each(load_table(tables, lanes + first), left);
                 let left_row = each(left, generator_half, |x, y| and(color_mask(x), y));
@@ -244,7 +249,7 @@ macro_rules! lockstep {
             let weight = broadcast(u128::from(weights.weight) << 64 | u128::from(weights.weight));
             for first in (0..zero_labels.len()).step_by(LANES) {
                 let labels = load_labels(zero_labels, first);
-                let (zero, one) = hash_both(keys, key, offset, labels);
+                let (zero, one) = hash_both!(keys, key, offset, labels);
                 let permute = all(labels, |label| color_mask(label));
                 let swap = each(permute, xor_each(zero, one), |x, y| and(x, y));
                 let color_zero = xor_each(zero, swap);
@@ -273,14 +278,14 @@ macro_rules! lockstep {
             for first in (0..even).step_by(2 * LANES) {
                 let (left, right) = (load_labels(labels, first), load_labels(labels, first + LANES));
                 let mixed = (all(left, |label| sigma(label)), all(right, |label| sigma(label)));
-                let (left_hash, right_hash) = hash_mixed(keys, [key, key], mixed.0, mixed.1);
+                let (left_hash, right_hash) = hash_mixed!(keys, [key, key], mixed.0, mixed.1);
                 add_row(first, left, left_hash, rows, sums);
                 add_row(first + LANES, right, right_hash, rows, sums);
             }
             for first in (even..labels.len()).step_by(LANES) {
                 let left = load_labels(labels, first);
                 let mixed = all(left, |label| sigma(label));
-                let (hashes, _) = hash_mixed(keys, [key, key], mixed, mixed);
+                let (hashes, _) = hash_mixed!(keys, [key, key], mixed, mixed);
                 add_row(first, left, hashes, rows, sums);
             }
         }
@@ -306,4 +311,4 @@ macro_rules! lockstep {
     };
 }
 
-pub(super) use lockstep;
+pub(super) use {encrypt, hash_both, hash_mixed, lockstep};

@@ -7,7 +7,6 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use aes::cipher::{BlockCipherEncrypt, KeyInit};
 use criterion::{BatchSize, Criterion, Throughput};
 use crypto::cpu::CpuFeatures;
 use crypto::garble::Workspace;
@@ -16,7 +15,7 @@ use crypto::garble::circuit::Circuit;
 use crypto::garble::clip::ClipShape;
 use crypto::garble::evaluator::PreparedEvaluator;
 use crypto::garble::garbler::{ChunkGarbler, PreparedGarbler, WaitingGarbler};
-use crypto::garble::hash::{HashCounter, HashKey};
+use crypto::garble::hash::{HashCounter, HashKey, encrypt_at_full_speed};
 use crypto::garble::label::{Offset, WireLabel};
 use crypto::garble::layer::Layer;
 use crypto::garble::maximum::MaximumShape;
@@ -95,6 +94,20 @@ impl Bench {
             .collect()
     }
 
+    /// Encodes as a server that sends each chunk before it makes the next.
+    fn encode_streaming(&mut self, prepared: Vec<PreparedGarbler>) {
+        let circuit = self.layer.circuit();
+        let per_lane = circuit.server_widths().len();
+        let mut frame = vec![0; circuit.label_bytes(64)];
+        for (prepared, chunk) in prepared.into_iter().zip(self.layer.chunks()) {
+            let message = &mut frame[..circuit.label_bytes(chunk.len())];
+            let values = &self.server[chunk.start * per_lane..chunk.end * per_lane];
+            let waiting = prepared.encode_into(&self.offset, values, message, &mut self.workspace);
+            black_box(waiting.expect("values of the chunk"));
+            black_box(&mut frame);
+        }
+    }
+
     /// A garbled layer as the client holds it before the online phase, and the server's part.
     fn prepared(&mut self) -> (Vec<PreparedEvaluator>, Vec<PreparedGarbler>) {
         let garblers = self.garblers();
@@ -103,8 +116,11 @@ impl Bench {
         let evaluators = self.layer.evaluators(self.key, &mut counters).expect("enough counters");
         let circuit = self.layer.circuit();
         let (mut clients, mut servers) = (Vec::new(), Vec::new());
-        for ((evaluator, (tables, prepared)), labels) in evaluators.into_iter().zip(garbled).zip(&self.zero_labels) {
-            let tables = crypto::garble::messages::GarbledChunk::from_bytes(circuit, evaluator.lanes(), tables);
+        for ((evaluator, (tables, prepared)), labels) in
+            evaluators.into_iter().zip(garbled).zip(&self.zero_labels)
+        {
+            let tables =
+                crypto::garble::messages::GarbledChunk::from_bytes(circuit, evaluator.lanes(), tables);
             let tables = tables.expect("tables of the chunk");
             clients.push(evaluator.receive(tables, labels.clone()).expect("labels of the chunk"));
             servers.push(prepared);
@@ -112,7 +128,11 @@ impl Bench {
         (clients, servers)
     }
 
-    fn evaluate(&mut self, clients: Vec<PreparedEvaluator>, labels: &[(ActiveLabels, WaitingGarbler)]) -> Vec<Reply> {
+    fn evaluate(
+        &mut self,
+        clients: Vec<PreparedEvaluator>,
+        labels: &[(ActiveLabels, WaitingGarbler)],
+    ) -> Vec<Reply> {
         let chunks = clients.into_iter().zip(labels).zip(self.layer.chunks());
         chunks
             .map(|((client, (labels, _)), chunk)| {
@@ -133,15 +153,15 @@ fn timed<T>(run: impl FnOnce() -> T) -> Duration {
     start.elapsed()
 }
 
-/// Nanoseconds per AES-128 block on data that stays in the first cache.
-fn roofline() -> f64 {
-    let cipher = aes::Aes128::new(&[7; 16].into());
-    let mut blocks = vec![aes::Block::default(); 512];
-    let run = || timed(|| (0..200).for_each(|_| cipher.encrypt_blocks(black_box(&mut blocks))));
-    best(run) / (200.0 * 512.0)
+/// Nanoseconds per AES-128 block in registers.
+fn roofline(features: CpuFeatures) -> f64 {
+    let passes = 5000;
+    let blocks = encrypt_at_full_speed(features, passes);
+    best(|| timed(|| encrypt_at_full_speed(features, passes))) / blocks as f64
 }
 
-fn summarize(name: &str, circuit: Circuit, features: CpuFeatures, roofline: f64) {
+fn summarize(name: &str, circuit: Circuit, features: CpuFeatures) {
+    let roofline = roofline(features);
     let mut bench = Bench::new(circuit, INSTANCES, features);
     let unit = |nanoseconds: f64| nanoseconds / INSTANCES as f64;
     let garble = unit(best(|| {
@@ -150,7 +170,7 @@ fn summarize(name: &str, circuit: Circuit, features: CpuFeatures, roofline: f64)
     }));
     let encode = unit(best(|| {
         let (_, servers) = bench.prepared();
-        timed(|| bench.encode(servers))
+        timed(|| bench.encode_streaming(servers))
     }));
     let is_shared = bench.layer.reply_bytes() > 0;
     let evaluate = unit(best(|| {
@@ -191,21 +211,22 @@ fn relu(rounding: Rounding, form: ReluForm) -> Circuit {
 
 fn summary() {
     let features = CpuFeatures::available();
-    let roofline = roofline();
-    println!("AES-128 roofline, one thread: {:.0} million blocks/s", 1e3 / roofline);
-    summarize("relu exact", relu(Rounding::Floor, ReluForm::Projection), features, roofline);
-    summarize("relu exact, gates alone", relu(Rounding::Floor, ReluForm::AndOnly), features, roofline);
-    summarize("relu fast", relu(Rounding::Stochastic, ReluForm::Projection), features, roofline);
+    for (name, level) in [("vector", features), ("AES-NI", features.limited_to("avx2"))] {
+        println!("AES-128 roofline, one thread, {name}: {:.0} million blocks/s", 1e3 / roofline(level));
+    }
+    summarize("relu exact", relu(Rounding::Floor, ReluForm::Projection), features);
+    summarize("relu exact, gates alone", relu(Rounding::Floor, ReluForm::AndOnly), features);
+    summarize("relu fast", relu(Rounding::Stochastic, ReluForm::Projection), features);
     let clip = ClipShape::new(32, 12, 32, Rounding::Floor, 6 << 12).expect("a valid shape");
-    summarize("relu6 exact", clip.circuit(), features, roofline);
+    summarize("relu6 exact", clip.circuit(), features);
     let maximum = MaximumShape::new(4, 32, 12, 32, true).expect("a valid shape");
-    summarize("maximum of 4, rectified", maximum.circuit(), features, roofline);
+    summarize("maximum of 4, rectified", maximum.circuit(), features);
     let argmax = ArgmaxShape::new(10, 32).expect("a valid shape");
-    summarize("argmax of 10", argmax.circuit(), features, roofline);
+    summarize("argmax of 10", argmax.circuit(), features);
     let aes_ni = features.limited_to("avx2");
-    summarize("relu exact, AES-NI", relu(Rounding::Floor, ReluForm::Projection), aes_ni, roofline);
+    summarize("relu exact, AES-NI", relu(Rounding::Floor, ReluForm::Projection), aes_ni);
     let portable = CpuFeatures::PORTABLE;
-    summarize("relu exact, portable", relu(Rounding::Floor, ReluForm::Projection), portable, roofline);
+    summarize("relu exact, portable", relu(Rounding::Floor, ReluForm::Projection), portable);
 }
 
 fn statistics(criterion: &mut Criterion) {
@@ -246,7 +267,10 @@ fn main() {
     if !std::env::args().any(|argument| argument == "--bench") {
         return;
     }
-    summary();
+    // A filter asks for criterion's statistics of one measurement.
+    if std::env::args().skip(1).all(|argument| argument.starts_with('-')) {
+        summary();
+    }
     let mut criterion = Criterion::default().configure_from_args();
     statistics(&mut criterion);
     criterion.final_summary();

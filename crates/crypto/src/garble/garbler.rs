@@ -166,24 +166,43 @@ impl PreparedGarbler {
         values: &[u64],
         workspace: &mut Workspace,
     ) -> Result<(ActiveLabels, WaitingGarbler), GarbleError> {
+        let mut bytes = vec![0; self.circuit.label_bytes(self.lanes)];
+        let waiting = self.encode_into(offset, values, &mut bytes, workspace)?;
+        Ok((ActiveLabels(bytes), waiting))
+    }
+
+    /// Like [`PreparedGarbler::encode`], with the message written to bytes that the caller has room for.
+    ///
+    /// # Errors
+    /// Also when `message` has not the length of the chunk's labels.
+    pub fn encode_into(
+        self,
+        offset: &Offset,
+        values: &[u64],
+        message: &mut [u8],
+        workspace: &mut Workspace,
+    ) -> Result<WaitingGarbler, GarbleError> {
         let (circuit, lanes) = (self.circuit, self.lanes);
         check_count(Counted::ServerValues, circuit.server_widths().len() * lanes, values.len())?;
+        check_length(Message::Labels, circuit.label_bytes(lanes), message.len())?;
         workspace.prepare(&circuit, lanes, 0);
         self.labels.expand(workspace.kernel, workspace.labels.first_slots(circuit.server_wires()));
         let offset = offset.expose();
-        let mut bytes = Vec::with_capacity(circuit.label_bytes(lanes));
+        let (labels, decoding) = message.split_at_mut(16 * lanes * circuit.server_wires());
+        let (labels, _) = labels.as_chunks_mut::<16>();
         for_each_wire(values, circuit.server_widths(), |wire, word| {
-            for (lane, zero) in workspace.labels.of(wire)[..lanes].iter().enumerate() {
-                let active = zero ^ (u128::from(word >> lane & 1).wrapping_neg() & offset);
-                bytes.extend_from_slice(&active.to_le_bytes());
+            let active = &mut labels[wire * lanes..][..lanes];
+            for (lane, (active, zero)) in active.iter_mut().zip(workspace.labels.of(wire)).enumerate() {
+                let mask = u128::from(word >> lane & 1).wrapping_neg();
+                *active = (zero ^ (mask & offset)).to_le_bytes();
             }
         });
         if let Output::Decoded(wires) = circuit.output() {
             // The permute bits go out with the inputs, not with the tables: before the inputs are fixed they would
             // bind a simulator to an output it cannot know.
-            bytes.extend_from_slice(&pack(self.output.expose(), wires.len() as u32));
+            decoding.copy_from_slice(&pack(self.output.expose(), wires.len() as u32));
         }
-        Ok((ActiveLabels(bytes), WaitingGarbler { circuit, lanes, output: self.output }))
+        Ok(WaitingGarbler { circuit, lanes, output: self.output })
     }
 
     /// Length of the bytes below.

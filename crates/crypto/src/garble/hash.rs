@@ -7,6 +7,7 @@
 
 use super::error::GarbleError;
 use super::kernel::{Kernel, KeyBatch};
+use crate::cpu::CpuFeatures;
 use crate::random::Generator;
 
 /// The most labels that may share one key: the bound of 120 bits depends on it.
@@ -98,6 +99,17 @@ impl CounterRange {
     }
 }
 
+/// Runs AES on registers alone and returns the number of blocks: the roofline that benches set garbling against.
+#[doc(hidden)]
+pub fn encrypt_at_full_speed(features: CpuFeatures, passes: usize) -> usize {
+    let kernel = Kernel::for_cpu(features);
+    let mut keys = KeyBatch::default();
+    kernel.expand(0, 0, &mut keys);
+    let (blocks, state) = kernel.encrypt_registers(&keys, passes);
+    std::hint::black_box(state);
+    blocks
+}
+
 /// The keys of a range, scheduled sixteen at a time.
 pub(super) struct KeyStream {
     kernel: Kernel,
@@ -129,7 +141,6 @@ impl KeyStream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::CpuFeatures;
 
     #[test]
     fn ranges_of_a_counter_never_overlap() {

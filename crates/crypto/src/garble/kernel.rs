@@ -86,7 +86,7 @@ macro_rules! dispatch {
     ($kernel:expr, $routine:ident ( $($argument:expr),* )) => {
         match $kernel.0 {
             Level::Portable => portable::$routine($($argument),*),
-            // SAFETY: `Kernel::for_cpu` gives this level only where AES-NI and SSE4.1 were detected.
+            // SAFETY: `Kernel::for_cpu` gives this level only where AES-NI and AVX2 were detected.
             #[cfg(target_arch = "x86_64")]
             Level::AesNi => unsafe { aesni::$routine($($argument),*) },
             // SAFETY: `Kernel::for_cpu` gives this level only where VAES and AVX-512 F, BW, DQ, VL were detected.
@@ -105,7 +105,7 @@ impl Kernel {
             if features.vaes512 && features.aes && detected.vaes512 && detected.aes {
                 return Self(Level::Vaes);
             }
-            if features.aes && detected.aes {
+            if features.avx2 && features.aes && detected.avx2 && detected.aes {
                 return Self(Level::AesNi);
             }
         }
@@ -189,6 +189,12 @@ impl Kernel {
     ) {
         check(key, &[labels.len(), rows.len(), sums.len()]);
         dispatch!(self, evaluate_row(keys, key, labels, rows, sums));
+    }
+
+    /// Encrypts eight registers of blocks `passes` times without touching memory: what AES can do at best. Returns the
+    /// number of blocks, and one of them for the compiler's sake.
+    pub(crate) fn encrypt_registers(self, keys: &KeyBatch, passes: usize) -> (usize, u128) {
+        dispatch!(self, encrypt_registers(keys, passes))
     }
 
     /// `out = first xor second (xor third)`.

@@ -1,8 +1,8 @@
-//! One block per instruction: AES-NI.
+//! One block per instruction: AES-NI, in the three-operand encoding that comes with AVX2.
 
 use std::arch::x86_64::*;
 
-use super::lockstep::{encrypt, hash_both, hash_mixed, lockstep};
+use super::lockstep::{encrypt, hash_both, hash_mixed, load_inputs, lockstep};
 use super::{AndInputs, KeyBatch, RowWeights};
 
 type Vector = __m128i;
@@ -10,7 +10,7 @@ const BLOCKS: usize = 1;
 
 /// # Safety
 /// 16 bytes from the pointer on must be readable.
-#[target_feature(enable = "aes,sse4.1")]
+#[target_feature(enable = "aes,avx2")]
 #[inline]
 unsafe fn load(bytes: *const u8) -> Vector {
     // SAFETY: the caller vouches for the 16 bytes; the load needs no alignment.
@@ -19,63 +19,63 @@ unsafe fn load(bytes: *const u8) -> Vector {
 
 /// # Safety
 /// 16 bytes from the pointer on must be writable.
-#[target_feature(enable = "aes,sse4.1")]
+#[target_feature(enable = "aes,avx2")]
 #[inline]
 unsafe fn store(bytes: *mut u8, vector: Vector) {
     // SAFETY: the caller vouches for the 16 bytes; the store needs no alignment.
     unsafe { _mm_storeu_si128(bytes.cast(), vector) }
 }
 
-#[target_feature(enable = "aes,sse4.1")]
+#[target_feature(enable = "aes,avx2")]
 #[inline]
 fn broadcast(value: u128) -> Vector {
     _mm_set_epi64x((value >> 64) as i64, value as i64)
 }
 
-#[target_feature(enable = "aes,sse4.1")]
+#[target_feature(enable = "aes,avx2")]
 #[inline]
 fn xor_two(left: Vector, right: Vector) -> Vector {
     _mm_xor_si128(left, right)
 }
 
-#[target_feature(enable = "aes,sse4.1")]
+#[target_feature(enable = "aes,avx2")]
 #[inline]
 fn and(left: Vector, right: Vector) -> Vector {
     _mm_and_si128(left, right)
 }
 
-#[target_feature(enable = "aes,sse4.1")]
+#[target_feature(enable = "aes,avx2")]
 #[inline]
 fn add(left: Vector, right: Vector) -> Vector {
     _mm_add_epi64(left, right)
 }
 
-#[target_feature(enable = "aes,sse4.1")]
+#[target_feature(enable = "aes,avx2")]
 #[inline]
 fn subtract(left: Vector, right: Vector) -> Vector {
     _mm_sub_epi64(left, right)
 }
 
-#[target_feature(enable = "aes,sse4.1")]
+#[target_feature(enable = "aes,avx2")]
 #[inline]
 fn round(state: Vector, key: Vector) -> Vector {
     _mm_aesenc_si128(state, key)
 }
 
-#[target_feature(enable = "aes,sse4.1")]
+#[target_feature(enable = "aes,avx2")]
 #[inline]
 fn last_round(state: Vector, key: Vector) -> Vector {
     _mm_aesenclast_si128(state, key)
 }
 
-#[target_feature(enable = "aes,sse4.1")]
+#[target_feature(enable = "aes,avx2")]
 #[inline]
 fn sigma(label: Vector) -> Vector {
     _mm_xor_si128(_mm_shuffle_epi32::<0b01_00_11_10>(label), _mm_and_si128(label, _mm_set_epi64x(-1, 0)))
 }
 
 /// All ones where the color is one.
-#[target_feature(enable = "aes,sse4.1")]
+#[target_feature(enable = "aes,avx2")]
 #[inline]
 fn color_mask(label: Vector) -> Vector {
     let spread = _mm_srai_epi32::<31>(_mm_slli_epi32::<31>(label));
@@ -83,7 +83,7 @@ fn color_mask(label: Vector) -> Vector {
 }
 
 /// The key schedules of sixteen keys, four registers in flight.
-#[target_feature(enable = "aes,sse4.1")]
+#[target_feature(enable = "aes,avx2")]
 pub(super) fn expand(raw: &[u128; KeyBatch::KEYS], keys: &mut KeyBatch) {
     const ROUND_CONSTANTS: [i32; 10] = [0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80, 0x1b, 0x36];
     // The last word of each key, rotated by a byte, in all four words.
@@ -107,4 +107,4 @@ pub(super) fn expand(raw: &[u128; KeyBatch::KEYS], keys: &mut KeyBatch) {
     }
 }
 
-lockstep!("aes,sse4.1");
+lockstep!("aes,avx2");

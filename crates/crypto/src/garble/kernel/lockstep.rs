@@ -42,6 +42,20 @@ macro_rules! hash_both {
     }};
 }
 
+/// The labels that the two halves of a gate hash.
+macro_rules! load_inputs {
+    ($inputs:expr, $first:expr) => {{
+        let (left, right) = (load_labels($inputs.left, $first), load_labels($inputs.right, $first));
+        match $inputs.shared {
+            None => (left, right),
+            Some(shared) => {
+                let shared = load_labels(shared, $first);
+                (xor_each(left, shared), xor_each(right, shared))
+            }
+        }
+    }};
+}
+
 /// Defines the routines of a level. The module that expands it provides, under the same target features, the type
 /// `Vector`, `BLOCKS` per vector, and `load`, `store`, `broadcast`, `xor`, `and`, `add`, `subtract` (on 64-bit
 /// pieces), `round`, `last_round`, `sigma` and `color_mask`.
@@ -149,27 +163,30 @@ macro_rules! lockstep {
         }
 
         #[target_feature(enable = $features)]
-        pub(super) fn keystream(keys: &KeyBatch, nonce: u128, out: &mut [u128]) {
-            let mut counters = [0_u128; LANES];
-            for first in (0..out.len()).step_by(LANES) {
-                for (counter, lane) in counters.iter_mut().zip(first as u128..) {
-                    *counter = nonce ^ lane;
-                }
-                let group = load_labels(&counters, 0);
-                let (blocks, _) = encrypt!(keys, [0, 0], group, group);
-                store_labels(out, first, blocks);
+        pub(super) fn encrypt_registers(keys: &KeyBatch, passes: usize) -> (usize, u128) {
+            let mut lanes: [u128; 2 * LANES] = std::array::from_fn(|lane| lane as u128);
+            let (mut left, mut right) = (load_labels(&lanes, 0), load_labels(&lanes, LANES));
+            for _ in 0..passes {
+                (left, right) = encrypt!(keys, [0, 1], left, right);
             }
+            store_labels(&mut lanes, 0, left);
+            store_labels(&mut lanes, LANES, right);
+            (2 * LANES * passes, lanes.iter().fold(0, |sum, lane| sum ^ lane))
         }
 
         #[target_feature(enable = $features)]
-        #[inline]
-        fn load_inputs(inputs: &AndInputs<'_>, first: usize) -> (Group, Group) {
-            let (left, right) = (load_labels(inputs.left, first), load_labels(inputs.right, first));
-            match inputs.shared {
-                None => (left, right),
-                Some(shared) => {
-                    let shared = load_labels(shared, first);
-                    (xor_each(left, shared), xor_each(right, shared))
+        pub(super) fn keystream(keys: &KeyBatch, nonce: u128, out: &mut [u128]) {
+            let lanes: [u128; 2 * LANES] = std::array::from_fn(|lane| lane as u128);
+            let (left, right) = (load_labels(&lanes, 0), load_labels(&lanes, LANES));
+            for first in (0..out.len()).step_by(2 * LANES) {
+                // `first` is a multiple of two groups, so its bits and a lane's do not meet.
+                let block = broadcast(nonce ^ first as u128);
+                let left = all(left, |lane| xor_two(lane, block));
+                let right = all(right, |lane| xor_two(lane, block));
+                let (left, right) = encrypt!(keys, [0, 0], left, right);
+                store_labels(out, first, left);
+                if first + LANES < out.len() {
+                    store_labels(out, first + LANES, right);
                 }
             }
         }
@@ -196,7 +213,7 @@ macro_rules! lockstep {
             let offset = broadcast(offset);
             let lanes = out.len();
             for first in (0..lanes).step_by(LANES) {
-                let (left, right) = load_inputs(inputs, first);
+                let (left, right) = load_inputs!(inputs, first);
                 let right_colors = all(right, |label| color_mask(label));
                 let (zero, one) = hash_both!(keys, key, offset, left);
                 let generator_half =
@@ -222,7 +239,7 @@ macro_rules! lockstep {
         ) {
             let lanes = out.len();
             for first in (0..lanes).step_by(LANES) {
-                let (left, right) = load_inputs(inputs, first);
+                let (left, right) = load_inputs!(inputs, first);
                 let mixed = (all(left, |label| sigma(label)), all(right, |label| sigma(label)));
                 let (left_hash, right_hash) = hash_mixed!(keys, [key, key + 1], mixed.0, mixed.1);
                 let generator_half = load_table(tables, first);
@@ -311,4 +328,4 @@ macro_rules! lockstep {
     };
 }
 
-pub(super) use {encrypt, hash_both, hash_mixed, lockstep};
+pub(super) use {encrypt, hash_both, hash_mixed, load_inputs, lockstep};

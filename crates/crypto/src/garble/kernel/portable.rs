@@ -169,3 +169,9 @@ pub(super) fn xor(first: &[u128], second: &[u128], third: Option<&[u128]>, out: 
         *out = first[lane] ^ second[lane] ^ third.map_or(0, |third| third[lane]);
     }
 }
+
+pub(super) fn encrypt_registers(keys: &KeyBatch, passes: usize) -> (usize, u128) {
+    let cipher = cipher(keys, 0);
+    let state = (0..passes).fold([0; GROUP], |state, _| encrypt(&cipher, state));
+    (passes * GROUP, state[0])
+}

@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::lockstep::{encrypt, hash_both, hash_mixed, lockstep};
+use super::lockstep::{encrypt, hash_both, hash_mixed, load_inputs, lockstep};
 use super::{AndInputs, KeyBatch, RowWeights};
 
 type Vector = __m512i;

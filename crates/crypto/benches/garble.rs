@@ -23,8 +23,8 @@ use crypto::garble::messages::{ActiveLabels, Reply};
 use crypto::garble::relu::{ReluForm, ReluShape, Rounding};
 use crypto::random::{Generator, Seed};
 
-const INSTANCES: usize = 4096;
-const REPEATS: usize = 25;
+const INSTANCES: usize = 1024;
+const REPEATS: usize = 60;
 
 /// A layer with both parties' material; oblivious transfer is dealt in the clear.
 struct Bench {

@@ -9,7 +9,6 @@ use super::kernel::{AndInputs, GROUP, Kernel};
 use crate::cpu::CpuFeatures;
 
 /// Labels of all live wires of a chunk, and scratch. One per thread; it grows to the largest circuit it has met.
-#[derive(Debug)]
 pub struct Workspace {
     pub(super) kernel: Kernel,
     pub(super) labels: Labels,
@@ -17,7 +16,7 @@ pub struct Workspace {
 }
 
 /// Labels by slot, then lane. Lanes are padded to whole groups; what stands in the padding is never sent.
-#[derive(Debug, Default, Zeroize)]
+#[derive(Default, Zeroize)]
 pub(super) struct Labels {
     slots: Vec<u128>,
     stride: usize,
@@ -26,7 +25,7 @@ pub(super) struct Labels {
 }
 
 /// Buffers of one wire's lanes.
-#[derive(Debug, Default, Zeroize)]
+#[derive(Default, Zeroize)]
 pub(super) struct Scratch {
     pub(super) table: Vec<u8>,
     pub(super) rows: Vec<u128>,
@@ -67,6 +66,12 @@ fn grow(labels: &mut Vec<u128>, length: usize) {
     if labels.len() < length {
         labels.zeroize();
         *labels = vec![0; length];
+    }
+}
+
+impl std::fmt::Debug for Workspace {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Workspace").field("kernel", &self.kernel).finish_non_exhaustive()
     }
 }
 

@@ -1,8 +1,9 @@
 //! Garbled circuits: ReLU, truncation, maximum and argmax over additive shares.
 //!
 //! The server garbles, the client evaluates (DELPHI, USENIX Security 2020, section 4.2). Half-gates of Zahur,
-//! Rosulek, Evans (EUROCRYPT 2015) with the re-keyed hash of Guo, Katz, Wang, Weng, Yu (CRYPTO 2020), many lanes in
-//! lock-step; outputs become additive shares by projection rows after Ball, Malkin, Rosulek (CCS 2016).
+//! Rosulek, Evans (EUROCRYPT 2015) with the re-keyed hash of Guo, Katz, Wang, Weng, Yu (CRYPTO 2020), many
+//! lanes in lock-step; outputs become additive shares by projection rows after Ball, Malkin, Rosulek (CCS
+//! 2016).
 //!
 //! ```text
 //!          server: Layer, Offset, zero labels Q               client: Layer, labels T = Q xor b offset
@@ -13,9 +14,9 @@
 //!          y - r                                                           r
 //! ```
 //!
-//! A [`circuit::Circuit`] is data and describes one lane. A [`layer::Layer`] is many lanes, cut into chunks of 64 that
-//! stream: each has its own hash counters, labels, tables and messages, whose lengths follow from the circuit and the
-//! number of lanes. What is prepared is spent by value, once.
+//! A [`circuit::Circuit`] is data and describes one lane. A [`layer::Layer`] is many lanes, cut into chunks
+//! of 64 that stream: each has its own hash counters, labels, tables and messages, whose lengths follow from
+//! the circuit and the number of lanes. What is prepared is spent by value, once.
 //!
 //! Linearized positions are truncated without a circuit: see [`truncate`].
 

@@ -1,4 +1,5 @@
-//! Active labels and decoding bits from the server: the client refuses wrong lengths and padding, nothing else.
+//! Active labels and decoding bits from the server: the client refuses wrong lengths and padding, nothing
+//! else.
 #![no_main]
 
 use std::sync::Arc;

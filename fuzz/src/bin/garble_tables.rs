@@ -1,4 +1,5 @@
-//! Garbled tables from the server: the client refuses wrong lengths and evaluates anything else without a panic.
+//! Garbled tables from the server: the client refuses wrong lengths and evaluates anything else without a
+//! panic.
 #![no_main]
 
 use std::sync::Arc;

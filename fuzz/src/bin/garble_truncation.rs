@@ -1,4 +1,5 @@
-//! The four messages of a truncation: wrong lengths and padding are refused, anything else comes back as it was.
+//! The four messages of a truncation: wrong lengths and padding are refused, anything else comes back as it
+//! was.
 #![no_main]
 
 use crypto::garble::truncate::{

@@ -1,4 +1,5 @@
-//! Which of the shared logits is greatest: the client alone reads the answer, the lowest place of several wins.
+//! Which of the shared logits is greatest: the client alone reads the answer, the lowest place of several
+//! wins.
 //!
 //! A tournament: the winner of each pair moves up with the bits of its place.
 

@@ -149,7 +149,8 @@ fn no_two_blocks_of_a_garbled_layer_differ_by_the_offset() {
     assert!(no_pair_differs_by(&blocks, offset.expose()));
 }
 
-/// All that the evaluator sees of one bit x selected by v, in the ring of two bits, for one choice of ideal hashes.
+/// All that the evaluator sees of one bit x selected by v, in the ring of two bits, for one choice of ideal
+/// hashes.
 fn view(x: u64, v: u64, permute: [u64; 2], hashes: [u64; 6]) -> [u64; 8] {
     let [px, pv] = permute;
     // Hashes by color: both pieces of X's two labels, then V's two labels.

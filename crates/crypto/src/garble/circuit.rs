@@ -1,7 +1,8 @@
 //! Circuits as data: gates over numbered wires, two parties' inputs, and what becomes of the output.
 //!
-//! One circuit describes one lane. The garbler, the evaluator and the oracle in the clear all walk the same gates. A
-//! wire belongs to its lane alone: there are no constant wires, and NOT only exchanges a wire's two labels.
+//! One circuit describes one lane. The garbler, the evaluator and the oracle in the clear all walk the same
+//! gates. A wire belongs to its lane alone: there are no constant wires, and NOT only exchanges a wire's two
+//! labels.
 
 mod arithmetic;
 mod builder;
@@ -123,11 +124,21 @@ impl Projection {
 pub enum Output {
     /// An additive share: the evaluator returns the masked sum less its blind.
     Share(Projection),
-    /// The evaluator returns colors, the permute bits stay with the garbler, who learns the value: it must be blinded
-    /// by an input. Lowest bit first.
+    /// The evaluator returns colors, the permute bits stay with the garbler, who learns the value: it must be
+    /// blinded by an input. Lowest bit first.
     Colors(Vec<Wire>),
     /// The evaluator alone learns the value. Lowest bit first.
     Decoded(Vec<Wire>),
+}
+
+impl Output {
+    /// Bits of the value that comes out.
+    pub fn bits(&self) -> u32 {
+        match self {
+            Self::Share(projection) => projection.output_bits,
+            Self::Colors(wires) | Self::Decoded(wires) => wires.len() as u32,
+        }
+    }
 }
 
 /// A circuit for one lane, checked and ready to garble.
@@ -136,6 +147,7 @@ pub struct Circuit {
     server_widths: Vec<u32>,
     client_widths: Vec<u32>,
     gates: Vec<Gate>,
+    and_count: usize,
     output: Output,
     /// The gates on slots instead of wires: a slot is reused when the last gate that reads it is done.
     program: Vec<Gate>,
@@ -167,7 +179,7 @@ impl Circuit {
 
     /// Gates that cost a garbled table.
     pub fn and_count(&self) -> usize {
-        self.gates.iter().filter(|gate| gate.operation.is_garbled()).count()
+        self.and_count
     }
 
     /// Projection rows of bits, not counting the one of the select wire.
@@ -199,10 +211,7 @@ impl Circuit {
 
     /// Bits of the value that comes out.
     pub fn output_bits(&self) -> u32 {
-        match &self.output {
-            Output::Share(projection) => projection.output_bits,
-            Output::Colors(wires) | Output::Decoded(wires) => wires.len() as u32,
-        }
+        self.output.bits()
     }
 
     /// Length of the garbled tables of a chunk.
@@ -214,7 +223,8 @@ impl Circuit {
         lanes * (32 * self.and_count() + rows)
     }
 
-    /// Length of the server's online message of a chunk: its active labels, and the decoding bits if there are any.
+    /// Length of the server's online message of a chunk: its active labels, and the decoding bits if there
+    /// are any.
     pub fn label_bytes(&self, lanes: usize) -> usize {
         let decoding = match &self.output {
             Output::Decoded(wires) => packed_length(lanes, wires.len() as u32),

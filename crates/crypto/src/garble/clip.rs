@@ -1,7 +1,7 @@
 //! ReLU clipped at a public threshold, as in ReLU6.
 //!
-//! Beside the ReLU it costs a comparison with a constant, one AND and one row: the output is the magnitude where it is
-//! positive and below the threshold, plus the threshold where it is positive and not.
+//! Beside the ReLU it costs a comparison with a constant, one AND and one row: the output is the magnitude
+//! where it is positive and below the threshold, plus the threshold where it is positive and not.
 
 use super::circuit::{Builder, Circuit, Term};
 use super::error::{GarbleError, check_shape};
@@ -18,8 +18,8 @@ impl ClipShape {
     /// min(`threshold`, max(0, x) / 2^`fraction_bits`): the threshold is in units of the output.
     ///
     /// # Errors
-    /// When a width is not in 1..=64, truncation leaves no bit beside the sign, or the threshold is zero or does not
-    /// fit the output ring.
+    /// When a width is not in 1..=64, truncation leaves no bit beside the sign, or the threshold is zero or
+    /// does not fit the output ring.
     pub fn new(
         width: u32,
         fraction_bits: u32,
@@ -50,8 +50,9 @@ impl ClipShape {
         let sign = builder.sign(&sum);
         let is_positive = builder.not(sign);
         let magnitude = &sum[lowest..sum.len() - 1];
-        // What equals the threshold may count as beyond it: its trailing zeros then cost no gate. Where nothing reaches
-        // the threshold it is an ordinary ReLU; what is below needs no more bits than the greatest such value.
+        // What equals the threshold may count as beyond it: its trailing zeros then cost no gate. Where
+        // nothing reaches the threshold it is an ordinary ReLU; what is below needs no more bits than the
+        // greatest such value.
         let greatest_within = self.threshold - 1;
         let needed_bits = (64 - greatest_within.leading_zeros()) as usize;
         let (is_within, plain) = match builder.exceeds(magnitude, greatest_within) {

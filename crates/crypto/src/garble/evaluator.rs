@@ -44,7 +44,8 @@ impl ChunkEvaluator {
         self.lanes
     }
 
-    /// Keeps the tables and the labels of the client's inputs, by wire, then lane: what the oblivious transfer gave.
+    /// Keeps the tables and the labels of the client's inputs, by wire, then lane: what the oblivious
+    /// transfer gave.
     ///
     /// # Errors
     /// When there are not as many labels as client wires and lanes, or the tables are another chunk's.
@@ -67,8 +68,8 @@ pub struct PreparedEvaluator {
     client_labels: HeldLabels,
 }
 
-/// Labels that are wiped on drop. One pass over them; a `Secret<Vec<_>>` would go over the spare capacity too, byte by
-/// byte, which shows at this size.
+/// Labels that are wiped on drop. One pass over them; a `Secret<Vec<_>>` would go over the spare capacity
+/// too, byte by byte, which shows at this size.
 #[derive(Debug)]
 struct HeldLabels(Vec<WireLabel>);
 
@@ -79,8 +80,8 @@ impl Drop for HeldLabels {
 }
 
 impl PreparedEvaluator {
-    /// Evaluates and answers. A circuit with a shared output takes one blind per lane, which becomes the client's
-    /// share; one that returns colors took its blinds as inputs, and here takes none.
+    /// Evaluates and answers. A circuit with a shared output takes one blind per lane, which becomes the
+    /// client's share; one that returns colors took its blinds as inputs, and here takes none.
     ///
     /// # Errors
     /// When the labels or blinds are not as many as the chunk takes, or the output is the client's alone.
@@ -162,7 +163,8 @@ impl PreparedEvaluator {
         8 + HashKey::BYTES + circuit.table_bytes(lanes) + circuit.client_wires() * lanes * WireLabel::BYTES
     }
 
-    /// The secret bytes to store until the inference. Whoever stores them must see to it that they are used once.
+    /// The secret bytes to store until the inference. Whoever stores them must see to it that they are used
+    /// once.
     pub fn into_bytes(self) -> Secret<Vec<u8>> {
         let mut bytes = Vec::with_capacity(Self::stored_bytes(&self.chunk.circuit, self.chunk.lanes));
         bytes.extend_from_slice(&self.chunk.counters.position().to_le_bytes());

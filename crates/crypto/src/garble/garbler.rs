@@ -48,8 +48,8 @@ impl ChunkGarbler {
         self.lanes
     }
 
-    /// Garbles the chunk. `client_labels` are the zero labels of the client's wires, by wire, then lane: what the
-    /// correlated oblivious transfer left with the server.
+    /// Garbles the chunk. `client_labels` are the zero labels of the client's wires, by wire, then lane: what
+    /// the correlated oblivious transfer left with the server.
     ///
     /// # Errors
     /// When there are not as many labels as client wires and lanes.
@@ -64,8 +64,8 @@ impl ChunkGarbler {
         Ok((GarbledChunk(tables), prepared))
     }
 
-    /// Like [`ChunkGarbler::garble`], with the tables written to bytes that the caller has room for, such as the
-    /// frame it is about to send: fresh memory for each chunk would cost more than garbling.
+    /// Like [`ChunkGarbler::garble`], with the tables written to bytes that the caller has room for, such as
+    /// the frame it is about to send: fresh memory for each chunk would cost more than garbling.
     ///
     /// # Errors
     /// Also when `tables` has not the length of the chunk's tables.
@@ -155,8 +155,8 @@ pub struct PreparedGarbler {
 }
 
 impl PreparedGarbler {
-    /// The message that carries the server's inputs, and what remains to be done with the reply. Values come lane after
-    /// lane, one per entry of the circuit's server widths.
+    /// The message that carries the server's inputs, and what remains to be done with the reply. Values come
+    /// lane after lane, one per entry of the circuit's server widths.
     ///
     /// # Errors
     /// When there are not as many values as the chunk takes.
@@ -198,8 +198,8 @@ impl PreparedGarbler {
             }
         });
         if let Output::Decoded(wires) = circuit.output() {
-            // The permute bits go out with the inputs, not with the tables: before the inputs are fixed they would
-            // bind a simulator to an output it cannot know.
+            // The permute bits go out with the inputs, not with the tables: before the inputs are fixed they
+            // would bind a simulator to an output it cannot know.
             decoding.copy_from_slice(&pack(self.output.expose(), wires.len() as u32));
         }
         Ok(WaitingGarbler { circuit, lanes, output: self.output })
@@ -210,7 +210,8 @@ impl PreparedGarbler {
         LabelSeed::BYTES + 8 * lanes
     }
 
-    /// The secret bytes to store until the inference. Whoever stores them must see to it that they are used once.
+    /// The secret bytes to store until the inference. Whoever stores them must see to it that they are used
+    /// once.
     pub fn into_bytes(self) -> Secret<Vec<u8>> {
         let mut bytes = Vec::with_capacity(Self::stored_bytes(self.lanes));
         bytes.extend_from_slice(&self.labels.to_bytes());

@@ -1,9 +1,9 @@
 //! The key base of the gate hash and the one counter that keeps all its uses apart.
 //!
-//! H(i, x) = AES_{S xor i}(sigma(x)) xor sigma(x). S is drawn for one inference and sent with its tables. The counter
-//! i runs over everything hashed in that inference: both halves of each AND, rows, truncations. A value of it serves
-//! one half-gate or row of one chunk, so at most 64 labels of the same wire position. Ranges are cut from the
-//! counter in the order of the plan, on both sides; threads work in disjoint ranges.
+//! H(i, x) = AES_{S xor i}(sigma(x)) xor sigma(x). S is drawn for one inference and sent with its tables. The
+//! counter i runs over everything hashed in that inference: both halves of each AND, rows, truncations. A
+//! value of it serves one half-gate or row of one chunk, so at most 64 labels of the same wire position.
+//! Ranges are cut from the counter in the order of the plan, on both sides; threads work in disjoint ranges.
 
 use super::error::GarbleError;
 use super::kernel::{Kernel, KeyBatch};
@@ -99,7 +99,8 @@ impl CounterRange {
     }
 }
 
-/// Runs AES on registers alone and returns the number of blocks: the roofline that benches set garbling against.
+/// Runs AES on registers alone and returns the number of blocks: the roofline that benches set garbling
+/// against.
 #[doc(hidden)]
 pub fn encrypt_at_full_speed(features: CpuFeatures, passes: usize) -> usize {
     let kernel = Kernel::for_cpu(features);

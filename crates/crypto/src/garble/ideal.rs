@@ -1,6 +1,7 @@
 //! The same functions computed by a trusted third party in memory, on integers, without circuits.
 //!
-//! Layers above test against these; the tests of this module use them as oracles. They branch on their inputs.
+//! Layers above test against these; the tests of this module use them as oracles. They branch on their
+//! inputs.
 
 use super::argmax::ArgmaxShape;
 use super::bits::low_bits;
@@ -14,8 +15,8 @@ pub fn signed(value: u64, width: u32) -> i64 {
     (value << (64 - width)) as i64 >> (64 - width)
 }
 
-/// The rectified and truncated sum of two shares, modulo the output ring. The server's share of it is this less the
-/// client's blind.
+/// The rectified and truncated sum of two shares, modulo the output ring. The server's share of it is this
+/// less the client's blind.
 pub fn relu(shape: &ReluShape, server: u64, client: u64) -> u64 {
     let quotient = quotient(shape, server, client);
     quotient.max(0) as u64 & low_bits(shape.output_bits())
@@ -65,8 +66,8 @@ pub fn argmax(shape: &ArgmaxShape, server: &[u64], client: &[u64]) -> u64 {
     best.0
 }
 
-/// The sum divided by 2^f by stochastic rounding, modulo the output ring: floor(x'/2^f) - [b0 > x' mod 2^f] with
-/// x' = x + 2^f - 1. The server's share of it is this less the client's blind.
+/// The sum divided by 2^f by stochastic rounding, modulo the output ring: floor(x'/2^f) - [b0 > x' mod 2^f]
+/// with x' = x + 2^f - 1. The server's share of it is this less the client's blind.
 pub fn truncate(shape: &TruncationShape, server: u64, client: u64) -> u64 {
     let f = shape.fraction_bits();
     let sum = signed(server.wrapping_add(client), shape.width()).wrapping_add((1_i64 << f) - 1);

@@ -1,11 +1,11 @@
 //! The gate hash H(i, x) = AES_{S xor i}(sigma(x)) xor sigma(x) and the gates on it, many lanes at a time.
 //!
-//! Guo, Katz, Wang, Weng, Yu: Better concrete security for half-gates garbling (CRYPTO 2020), section 7; the gates
-//! are the half-gates of Zahur, Rosulek, Evans: Two halves make a whole (EUROCRYPT 2015). The schedules of sixteen
-//! keys are made at once; a key serves one half-gate or row in all lanes of a chunk.
+//! Guo, Katz, Wang, Weng, Yu: Better concrete security for half-gates garbling (CRYPTO 2020), section 7; the
+//! gates are the half-gates of Zahur, Rosulek, Evans: Two halves make a whole (EUROCRYPT 2015). The schedules
+//! of sixteen keys are made at once; a key serves one half-gate or row in all lanes of a chunk.
 //!
-//! All slices of labels have the same length, a multiple of [`GROUP`]; callers pad. Tables are plain bytes: for
-//! each gate the generator's halves of all lanes, then the evaluator's.
+//! All slices of labels have the same length, a multiple of [`GROUP`]; callers pad. Tables are plain bytes:
+//! for each gate the generator's halves of all lanes, then the evaluator's.
 //!
 //! ```text
 //! portable   safe, on the aes crate: the meaning of the other two
@@ -81,7 +81,8 @@ enum Level {
     Vaes,
 }
 
-/// Calls the routine of the level; the two intrinsic levels exist only where the processor was found to have them.
+/// Calls the routine of the level; the two intrinsic levels exist only where the processor was found to have
+/// them.
 macro_rules! dispatch {
     ($kernel:expr, $routine:ident ( $($argument:expr),* )) => {
         match $kernel.0 {
@@ -191,8 +192,8 @@ impl Kernel {
         dispatch!(self, evaluate_row(keys, key, labels, rows, sums));
     }
 
-    /// Encrypts eight registers of blocks `passes` times without touching memory: what AES can do at best. Returns the
-    /// number of blocks, and one of them for the compiler's sake.
+    /// Encrypts eight registers of blocks `passes` times without touching memory: what AES can do at best.
+    /// Returns the number of blocks, and one of them for the compiler's sake.
     pub(crate) fn encrypt_registers(self, keys: &KeyBatch, passes: usize) -> (usize, u128) {
         dispatch!(self, encrypt_registers(keys, passes))
     }

@@ -1,4 +1,5 @@
-//! Wire labels, the free-XOR offset between the two labels of a wire, and where a server's fresh labels come from.
+//! Wire labels, the free-XOR offset between the two labels of a wire, and where a server's fresh labels come
+//! from.
 
 use std::fmt;
 
@@ -11,8 +12,8 @@ use crate::secret::Secret;
 
 /// The random string that stands for a bit on a wire. Its lowest bit is its color.
 ///
-/// A wire has a zero label and a one label, which differ by the [`Offset`]. The color of the zero label is the wire's
-/// permute bit; whoever lacks it learns nothing from a color.
+/// A wire has a zero label and a one label, which differ by the [`Offset`]. The color of the zero label is
+/// the wire's permute bit; whoever lacks it learns nothing from a color.
 #[derive(Clone, Copy, Default)]
 #[repr(transparent)]
 pub struct WireLabel(pub(super) u128);
@@ -63,7 +64,8 @@ impl fmt::Debug for WireLabel {
     }
 }
 
-/// The difference of the two labels of every wire of a session; its lowest bit is one. Known to the server only.
+/// The difference of the two labels of every wire of a session; its lowest bit is one. Known to the server
+/// only.
 #[derive(Debug)]
 pub struct Offset(Secret<u128>);
 
@@ -90,11 +92,12 @@ impl Offset {
     }
 }
 
-/// What the zero labels of a server's own input wires are expanded from: 32 bytes in place of 16 for every wire.
+/// What the zero labels of a server's own input wires are expanded from: 32 bytes in place of 16 for every
+/// wire.
 ///
-/// Label j is AES_k(n xor j) with a secret key k and a secret nonce n of 128 bits each, so a guess of k cannot be
-/// tried against many chunks at once, and no two labels of a chunk are equal. Colors are uniform, as the permute
-/// bits of server inputs must be.
+/// Label j is AES_k(n xor j) with a secret key k and a secret nonce n of 128 bits each, so a guess of k
+/// cannot be tried against many chunks at once, and no two labels of a chunk are equal. Colors are uniform,
+/// as the permute bits of server inputs must be.
 #[derive(Debug)]
 pub struct LabelSeed(Secret<[u128; 2]>);
 

@@ -13,8 +13,8 @@ use crate::random::Generator;
 
 /// Many instances of one circuit. Chunks of 64 run in lock-step; the last may be shorter.
 ///
-/// Chunks are independent: each has its own counters, labels and messages, so a layer of millions streams through
-/// the memory of one chunk, and chunks may be spread over threads.
+/// Chunks are independent: each has its own counters, labels and messages, so a layer of millions streams
+/// through the memory of one chunk, and chunks may be spread over threads.
 #[derive(Clone, Debug)]
 pub struct Layer {
     circuit: Arc<Circuit>,
@@ -106,9 +106,9 @@ impl Layer {
 }
 
 impl Circuit {
-    /// The client's choice bits of a chunk, lowest bit of each byte first: bit j chooses in the j-th oblivious transfer,
-    /// whose output is the j-th label of the client's wires. Values come lane after lane, one per entry of the
-    /// circuit's client widths.
+    /// The client's choice bits of a chunk, lowest bit of each byte first: bit j chooses in the j-th
+    /// oblivious transfer, whose output is the j-th label of the client's wires. Values come lane after lane,
+    /// one per entry of the circuit's client widths.
     ///
     /// # Errors
     /// When there are not as many values as the chunk takes.

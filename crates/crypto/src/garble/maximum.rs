@@ -1,7 +1,7 @@
 //! The maximum of k shared values, as in max pooling, with the ReLU that usually comes before it.
 //!
-//! ReLU and maximum commute, and so do maximum and truncation: one ReLU and one truncation after the maximum do for
-//! the whole window. For round-to-nearest the server adds 2^(f-1) to each of its shares.
+//! ReLU and maximum commute, and so do maximum and truncation: one ReLU and one truncation after the maximum
+//! do for the whole window. For round-to-nearest the server adds 2^(f-1) to each of its shares.
 
 use super::circuit::{Builder, Circuit, Output, Projection, Term, Wire};
 use super::error::{GarbleError, check_shape};

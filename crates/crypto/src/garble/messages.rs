@@ -3,7 +3,8 @@
 use super::circuit::{Circuit, check_lanes};
 use super::error::{GarbleError, Message, check_length};
 
-/// Garbled tables of a chunk: for each AND the generator's halves of all lanes, then the evaluator's; then the rows.
+/// Garbled tables of a chunk: for each AND the generator's halves of all lanes, then the evaluator's; then
+/// the rows.
 #[derive(Debug, PartialEq, Eq)]
 pub struct GarbledChunk(pub(super) Vec<u8>);
 

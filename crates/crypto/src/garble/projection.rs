@@ -1,8 +1,8 @@
 //! Projection rows: turning bits on wires into an additive share without a gate.
 //!
-//! After Ball, Malkin, Rosulek: Garbling gadgets for Boolean and arithmetic circuits (CCS 2016), section 4, here as
-//! a sum of bits times a select bit. All arithmetic is modulo two to the bits of an entry; [c] is the label of color
-//! c, p the color of the zero label, H_1 and H_2 the two halves of one hash.
+//! After Ball, Malkin, Rosulek: Garbling gadgets for Boolean and arithmetic circuits (CCS 2016), section 4,
+//! here as a sum of bits times a select bit. All arithmetic is modulo two to the bits of an entry; [c] is the
+//! label of color c, p the color of the zero label, H_1 and H_2 the two halves of one hash.
 //!
 //! ```text
 //! garbler     R_ij = H_j(X_i[0]) - H_j(X_i[1]) + k_j 2^i (1 - 2 p_i)       (k_1, k_2) = (p_v, 1 - 2 p_v)
@@ -13,9 +13,9 @@
 //!             S    = E_1 + H(V) + c_v (R_v + E_2) = v X + m
 //! ```
 //!
-//! Plain terms, which no wire selects, are rows of one piece with k_1 = 1. Every row holds the hash of one label
-//! that the evaluator lacks, and no other message holds that hash, save M_2 inside R_v, which the hash of V's missing
-//! label hides: all rows are jointly uniform.
+//! Plain terms, which no wire selects, are rows of one piece with k_1 = 1. Every row holds the hash of one
+//! label that the evaluator lacks, and no other message holds that hash, save M_2 inside R_v, which the hash
+//! of V's missing label hides: all rows are jointly uniform.
 
 use super::circuit::{Projection, Selection, Term};
 use super::hash::KeyStream;
@@ -101,7 +101,8 @@ impl RowContext<'_> {
         self.kernel.garble_row(keys, key, offset, labels, &weights, rows, sums);
     }
 
-    /// A row of weight zero: the difference of the two hashes in `rows`, the hash of color 0 in `select_sums`.
+    /// A row of weight zero: the difference of the two hashes in `rows`, the hash of color 0 in
+    /// `select_sums`.
     fn garble_select(&mut self, select: &[u128], offset: u128) {
         let (keys, key) = self.keys.take(1);
         let Scratch { rows, select_sums, keep, negate, .. } = &mut *self.scratch;

@@ -1,9 +1,9 @@
 //! Truncation where a ReLU was dropped: one oblivious transfer, no garbled gate.
 //!
-//! A sum a + b modulo 2^l whose top bit is known to be zero wraps exactly where a or b has its top bit set, so the
-//! wrap is a_m + b_m - a_m b_m, and only the product needs the other party. The result is the stochastic rounding of
-//! z / 2^f, as an additive share of any ring 2^lo that needs k = lo - l + f > 0 bits of the wrap. With f = 0 it widens
-//! the ring. Sound for -2^(l-2) <= z <= 2^(l-2) - 2^f.
+//! A sum a + b modulo 2^l whose top bit is known to be zero wraps exactly where a or b has its top bit set,
+//! so the wrap is a_m + b_m - a_m b_m, and only the product needs the other party. The result is the
+//! stochastic rounding of z / 2^f, as an additive share of any ring 2^lo that needs k = lo - l + f > 0 bits
+//! of the wrap. With f = 0 it widens the ring. Sound for -2^(l-2) <= z <= 2^(l-2) - 2^f.
 //!
 //! ```text
 //! server (A, Q)                                          client (b, T = Q xor b_m offset, r')
@@ -45,8 +45,8 @@ impl TruncationShape {
     /// From shares modulo 2^`width` to shares modulo 2^`output_bits` of the quotient by 2^`fraction_bits`.
     ///
     /// # Errors
-    /// When a width is not in 2..=64, fewer than two bits are left, or the output ring is so narrow that the wrap does not
-    /// matter: then both parties shift their shares and no transfer is needed.
+    /// When a width is not in 2..=64, fewer than two bits are left, or the output ring is so narrow that the
+    /// wrap does not matter: then both parties shift their shares and no transfer is needed.
     pub fn new(width: u32, fraction_bits: u32, output_bits: u32) -> Result<Self, GarbleError> {
         check_shape("width", 2, 64, width.into())?;
         check_shape("fraction bits", 0, u64::from(width) - 2, fraction_bits.into())?;
@@ -79,8 +79,8 @@ impl TruncationShape {
         count.div_ceil(MAX_LANES) as u64
     }
 
-    /// The client's choice bits, one oblivious transfer per share, lowest bit of each byte first: the top bits of its
-    /// shares.
+    /// The client's choice bits, one oblivious transfer per share, lowest bit of each byte first: the top
+    /// bits of its shares.
     pub fn choices(&self, shares: &[u64]) -> Vec<u8> {
         let bits: Vec<u64> = shares.iter().map(|share| self.top_bit(*share)).collect();
         pack(&bits, 1)
@@ -105,7 +105,8 @@ fn signed_by(bit: u64, value: u64) -> u64 {
     (value ^ bit.wrapping_neg()).wrapping_add(bit)
 }
 
-/// The low half of H of each label, at most 64 labels to a counter, and of each label xor `offset` if there is one.
+/// The low half of H of each label, at most 64 labels to a counter, and of each label xor `offset` if there
+/// is one.
 fn hash_labels(
     kernel: Kernel,
     key: HashKey,

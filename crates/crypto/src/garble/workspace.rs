@@ -8,7 +8,8 @@ use super::circuit::{Circuit, Gate, Operation, Wire};
 use super::kernel::{AndInputs, GROUP, Kernel};
 use crate::cpu::CpuFeatures;
 
-/// Labels of all live wires of a chunk, and scratch. One per thread; it grows to the largest circuit it has met.
+/// Labels of all live wires of a chunk, and scratch. One per thread; it grows to the largest circuit it has
+/// met.
 pub struct Workspace {
     pub(super) kernel: Kernel,
     pub(super) labels: Labels,

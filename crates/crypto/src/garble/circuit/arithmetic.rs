@@ -1,4 +1,5 @@
-//! Words of wires: sums, differences, comparisons and choices. Words run from the lowest bit up, in two's complement.
+//! Words of wires: sums, differences, comparisons and choices. Words run from the lowest bit up, in two's
+//! complement.
 
 use super::{Builder, Wire};
 
@@ -20,8 +21,8 @@ impl Builder {
         sum
     }
 
-    /// `left - right` modulo two to the width of `right`, where `left` may be shorter and then has zeros above its
-    /// top; width - 1 ANDs.
+    /// `left - right` modulo two to the width of `right`, where `left` may be shorter and then has zeros
+    /// above its top; width - 1 ANDs.
     pub fn subtract(&mut self, left: &[Wire], right: &[Wire]) -> Vec<Wire> {
         assert!(left.len() <= right.len(), "the minuend is not the longer word");
         // left - right = not (not left + right), and the complement of a wire is free.
@@ -77,8 +78,8 @@ impl Builder {
     /// Whether `left < right` as signed words; one AND a bit.
     pub fn is_less(&mut self, left: &[Wire], right: &[Wire]) -> Wire {
         assert_eq!(left.len(), right.len(), "words of one width are compared");
-        // The borrow out of left - right, bit by bit from below; at the sign bits the parts are exchanged, since a
-        // set sign makes a word smaller.
+        // The borrow out of left - right, bit by bit from below; at the sign bits the parts are exchanged,
+        // since a set sign makes a word smaller.
         let top = left.len() - 1;
         let mut borrow = None;
         for bit in 0..=top {

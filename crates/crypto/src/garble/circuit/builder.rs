@@ -12,7 +12,14 @@ pub struct Builder {
 
 impl Builder {
     /// A circuit without gates whose parties put in values of these widths.
+    ///
+    /// # Panics
+    /// When a party puts in nothing or a width is not in 1..=64.
     pub fn new(server_widths: &[u32], client_widths: &[u32]) -> Self {
+        for widths in [server_widths, client_widths] {
+            assert!(!widths.is_empty(), "each party puts in a value");
+            assert!(widths.iter().all(|width| (1..=64).contains(width)), "a value has 1 to 64 bits");
+        }
         Self {
             server_widths: server_widths.to_vec(),
             client_widths: client_widths.to_vec(),
@@ -80,11 +87,16 @@ impl Builder {
     }
 
     /// The circuit with this output.
+    ///
+    /// # Panics
+    /// When the output has not 1 to 64 bits.
     pub fn finish(self, output: Output) -> Circuit {
+        assert!((1..=64).contains(&output.bits()), "a value has 1 to 64 bits");
         let slots = SlotAssignment::of(&self, &output);
         Circuit {
             server_widths: self.server_widths,
             client_widths: self.client_widths,
+            and_count: self.gates.iter().filter(|gate| gate.operation.is_garbled()).count(),
             gates: self.gates,
             program: slots.program,
             slots: slots.count,
@@ -119,7 +131,8 @@ fn output_wires(output: &Output) -> Vec<Wire> {
     }
 }
 
-/// Where each wire's labels live. Inputs keep the slots of their number until they are read for the last time.
+/// Where each wire's labels live. Inputs keep the slots of their number until they are read for the last
+/// time.
 struct SlotAssignment {
     program: Vec<Gate>,
     of_wire: Vec<u32>,

@@ -6,8 +6,8 @@ use crate::garble::bits::{for_each_wire, low_bits, transpose};
 impl Circuit {
     /// What comes out of each lane: the shared or decoded value, before any blind that is no input.
     ///
-    /// Values come lane after lane, one per entry of the party's widths. For tests: the values are not treated as
-    /// secrets.
+    /// Values come lane after lane, one per entry of the party's widths. For tests: the values are not
+    /// treated as secrets.
     ///
     /// # Panics
     /// When the two parties' values are not for the same number of lanes.

@@ -1,7 +1,7 @@
 //! The gates in terms of a vector of AES blocks, written once for both instruction sets.
 //!
-//! AES and the hash are macros, since a function of that size is not inlined and would pass its vectors through
-//! memory; an attribute that forces it may not stand beside `target_feature`.
+//! AES and the hash are macros, since a function of that size is not inlined and would pass its vectors
+//! through memory; an attribute that forces it may not stand beside `target_feature`.
 
 /// AES of two groups, each under its own key of the batch.
 macro_rules! encrypt {
@@ -56,11 +56,12 @@ macro_rules! load_inputs {
     }};
 }
 
-/// Defines the routines of a level. The module that expands it provides, under the same target features, the type
-/// `Vector`, `BLOCKS` per vector, and `load`, `store`, `broadcast`, `xor`, `and`, `add`, `subtract` (on 64-bit
-/// pieces), `round`, `last_round`, `sigma` and `color_mask`.
+/// Defines the routines of a level. The module that expands it provides, under the same target features, the
+/// type `Vector`, `BLOCKS` per vector, and `load`, `store`, `broadcast`, `xor`, `and`, `add`, `subtract` (on
+/// 64-bit pieces), `round`, `last_round`, `sigma` and `color_mask`.
 ///
-/// Four vectors make a group. A pass carries two groups through AES together, eight vectors, which hides the latency of a round.
+/// Four vectors make a group. A pass carries two groups through AES together, eight vectors, which hides the
+/// latency of a round.
 macro_rules! lockstep {
     ($features:literal) => {
         const LANES: usize = 4 * BLOCKS;

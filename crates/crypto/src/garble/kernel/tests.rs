@@ -103,7 +103,8 @@ fn every_key_of_a_batch_is_the_base_xor_its_counter() {
     }
 }
 
-/// Runs every routine once over some lanes at some misalignment of labels and tables; returns all that it wrote.
+/// Runs every routine once over some lanes at some misalignment of labels and tables; returns all that it
+/// wrote.
 fn run_all(kernel: Kernel, lanes: usize, shift: usize) -> Vec<Vec<u128>> {
     let mut generator = generator(2);
     let mut keys = KeyBatch::default();

@@ -29,7 +29,8 @@ pub struct PreparedTruncation {
 
 impl PreparedTruncation {
     /// Takes the offer. `labels` are the client's outputs of the transfers that it chose in by
-    /// [`TruncationShape::choices`]; the blinds are fresh, uniform in the output ring, and become its new shares.
+    /// [`TruncationShape::choices`]; the blinds are fresh, uniform in the output ring, and become its new
+    /// shares.
     ///
     /// # Errors
     /// When labels, blinds or the offer are not as many as the shares, or the counters do not suffice.

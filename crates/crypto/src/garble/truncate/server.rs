@@ -25,7 +25,8 @@ pub struct OfferedTruncation {
 }
 
 impl OfferedTruncation {
-    /// Makes the offer for as many positions as there are transfers. `zero_labels` are the server's outputs of those.
+    /// Makes the offer for as many positions as there are transfers. `zero_labels` are the server's outputs
+    /// of those.
     ///
     /// # Errors
     /// When the counters do not suffice.

@@ -75,7 +75,7 @@ fn every_value_and_share_of_nine_bits_is_right() {
 fn a_million_random_values_are_right_at_each_width() {
     for width in [20, 24, 32, 41] {
         let shape = TruncationShape::new(width, 12, width).unwrap();
-        let count = 250_000;
+        let count = 1_000_000;
         let (low, high) = range(&shape).into_inner();
         let span = (high - low + 1) as u64;
         let clients = random_values(count, width, 2);

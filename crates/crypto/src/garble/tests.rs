@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use proptest::prelude::*;
+
 use super::argmax::ArgmaxShape;
 use super::circuit::Circuit;
 use super::clip::ClipShape;
@@ -61,6 +63,55 @@ fn every_kernel_and_number_of_lanes_agrees_with_the_circuit_in_the_clear() {
                 );
             }
         }
+    }
+}
+
+/// A circuit of random gates over random distinct wires, whose output is a random projection.
+fn random_circuit(generator: &mut Generator) -> Circuit {
+    let mut builder = circuit::Builder::new(&[5, 3], &[4]);
+    let mut wires: Vec<circuit::Wire> =
+        [builder.server_value(0), builder.server_value(1), builder.client_value(0)].concat();
+    for _ in 0..60 {
+        let mut pick = wires.clone();
+        let mut draw = || pick.swap_remove((generator.next_u64() % pick.len() as u64) as usize);
+        let (first, second, third) = (draw(), draw(), draw());
+        wires.push(match generator.next_u64() % 5 {
+            0 => builder.xor(first, second),
+            1 => builder.parity(first, second, third),
+            2 => builder.not(first),
+            3 => builder.and(first, second),
+            _ => builder.majority(first, second, third),
+        });
+    }
+    let mut terms = |count: usize| -> Vec<circuit::Term> {
+        let mut term = |_| circuit::Term {
+            wire: wires[(generator.next_u64() % wires.len() as u64) as usize],
+            weight: generator.next_u64(),
+        };
+        (0..count).map(&mut term).collect()
+    };
+    let selection = circuit::Selection { select: terms(1)[0].wire, terms: terms(4) };
+    let plain = terms(3);
+    builder.finish(circuit::Output::Share(circuit::Projection {
+        output_bits: 43,
+        selected: Some(selection),
+        plain,
+    }))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn random_circuits_agree_with_themselves_in_the_clear(seed in any::<[u8; 32]>(), instances in 1_usize..70) {
+        let mut generator = Seed::from_bytes(seed).generator();
+        let circuit = random_circuit(&mut generator);
+        let mut lane = |widths: &[u32]| -> Vec<u64> {
+            widths.iter().map(|width| generator.next_u64() >> (64 - width)).collect()
+        };
+        let server: Vec<u64> = (0..instances).flat_map(|_| lane(circuit.server_widths())).collect();
+        let client: Vec<u64> = (0..instances).flat_map(|_| lane(circuit.client_widths())).collect();
+        let got = run_with(CpuFeatures::available(), circuit.clone(), instances, &server, &client, &vec![0; instances]);
+        prop_assert_eq!(got, circuit.run_in_the_clear(&server, &client));
     }
 }
 

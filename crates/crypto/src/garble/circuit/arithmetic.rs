@@ -25,31 +25,29 @@ impl Builder {
     /// above its top; width - 1 ANDs.
     pub fn subtract(&mut self, left: &[Wire], right: &[Wire]) -> Vec<Wire> {
         assert!(left.len() <= right.len(), "the minuend is not the longer word");
-        // left - right = not (not left + right), and the complement of a wire is free.
-        let inverted: Vec<Wire> = left.iter().map(|wire| self.not(*wire)).collect();
-        let mut sum = vec![self.xor(inverted[0], right[0])];
-        let mut carry = (right.len() > 1).then(|| self.and(inverted[0], right[0]));
+        // Bit by bit from below; a borrow arises where two of (not left, right, borrow) are one.
+        let mut difference = vec![self.xor(left[0], right[0])];
+        let inverted = self.not(left[0]);
+        let mut borrow = (right.len() > 1).then(|| self.and(inverted, right[0]));
         for bit in 1..right.len() {
-            let carried = carry.expect("every bit but the last hands on a carry");
+            let borrowed = borrow.expect("every bit but the last hands on a borrow");
             let is_last = bit + 1 == right.len();
-            if let Some(wire) = inverted.get(bit) {
-                sum.push(self.parity(*wire, right[bit], carried));
-                carry = (!is_last).then(|| self.majority(*wire, right[bit], carried));
+            if let Some(wire) = left.get(bit) {
+                difference.push(self.parity(*wire, right[bit], borrowed));
+                let inverted = self.not(*wire);
+                borrow = (!is_last).then(|| self.majority(inverted, right[bit], borrowed));
             } else {
-                // The inverted minuend is one from here on: one plus right plus carry.
-                let partial = self.xor(right[bit], carried);
-                sum.push(self.not(partial));
-                carry = (!is_last).then(|| self.or(right[bit], carried));
+                difference.push(self.xor(right[bit], borrowed));
+                borrow = (!is_last).then(|| self.or(right[bit], borrowed));
             }
         }
-        sum.into_iter().map(|wire| self.not(wire)).collect()
+        difference
     }
 
     /// The OR of two wires.
     pub fn or(&mut self, left: Wire, right: Wire) -> Wire {
-        let (left, right) = (self.not(left), self.not(right));
-        let neither = self.and(left, right);
-        self.not(neither)
+        let both = self.and(left, right);
+        self.parity(left, right, both)
     }
 
     /// `if_one` where the condition is one, else `if_zero`; one AND.

@@ -1,4 +1,44 @@
 //! The journey of an image through two parties and two phases.
 //!
-//! This crate is still bare: it will hold the private-inference protocol, which joins `network` (what is
-//! computed) and `crypto` (how it is hidden). Neither of those knows the other.
+//! The client owns an image and learns the logits; the server owns the weights and learns nothing. The shape is
+//! DELPHI's (Mishra et al., USENIX Security 2020): everything that does not need the image happens before it exists.
+//!
+//! ```text
+//!                 client                                   server
+//! set-up          nonce, keys, base transfers   <------->  nonce, outline, base transfers
+//! offline         blinds r, encrypted           ------->
+//!   (per flight)                                <-------   W r - s, encrypted; keeps s
+//!                 choices of its share's bits   ------->   (oblivious transfer)
+//!                                               <-------   garbled circuits, truncation offers
+//! online          image - r                     ------->   linear layers on its shares
+//!   (per round)                                 <-------   labels of its shares
+//!                 shares of the activations     ------->
+//!                                               <-------   its share of the logits
+//! ```
+//!
+//! At every value the server holds `x - b` and the client `b`; the client knows `b` for all values before the image
+//! exists. A ReLU that a mask drops costs no gate, label or table: its position is truncated instead, for a few bytes
+//! in the same round trip ([`crypto::garble::truncate`]).
+//!
+//! ```text
+//! image        pixels to fixed point
+//! plan         what both parties derive from the outline: steps, rounds, bytes
+//! local        linear steps on one party's shares
+//! labels       the stream of wire labels from oblivious transfer
+//! client  server   the parties: set-up, prepare, classify
+//! connection   bytes between them, counted
+//! transcript   what was sent, when, in which phase
+//! ```
+
+pub mod client;
+pub mod connection;
+mod error;
+pub mod image;
+mod labels;
+mod local;
+pub mod plan;
+pub mod server;
+mod setup;
+pub mod transcript;
+
+pub use error::InferenceError;

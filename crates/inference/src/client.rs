@@ -1,0 +1,273 @@
+//! The client: owns the image, learns the answer.
+//!
+//! `Client` (connected) prepares inferences; a [`PreparedClient`] serves exactly one and is spent by it.
+
+mod prepare;
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use crypto::cpu::CpuFeatures;
+use crypto::garble::Workspace;
+use crypto::garble::evaluator::PreparedEvaluator;
+use crypto::garble::messages::ActiveLabels;
+use crypto::garble::truncate::{PreparedTruncation, TruncationOpening};
+use crypto::he::{ClientKey, PublicSeed};
+use crypto::ot::base::ReceiverPoints;
+use crypto::ot::extension::{CorrelatedReceiver, ReceiverSetup};
+use crypto::random::{Direction, Seed, SessionId};
+use crypto::ring::{RingVector, RingWidth, Share};
+use crypto::secret::Secret;
+use network::inference_model::ModelOutline;
+
+use crate::InferenceError;
+use crate::connection::Connection;
+use crate::image::Image;
+use crate::plan::{NonlinearJob, Part, Plan, Reveal};
+use crate::setup::{
+    HELLO_BYTES, MAX_OUTLINE_BYTES, NONCE_BYTES, PROTOCOL_VERSION, inference_id, session_id, session_scope,
+};
+use crate::transcript::{Kind, Phase};
+
+/// A client that is connected to a server.
+pub struct Client<S> {
+    connection: Connection<S>,
+    plan: Arc<Plan>,
+    session: SessionId,
+    root: Seed,
+    keys: Vec<ClientKey>,
+    receiver: CorrelatedReceiver,
+    prepared: u64,
+}
+
+/// What the client learns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The logits, rounded as the model says.
+    Logits(Vec<i64>),
+    /// The class alone.
+    Class(usize),
+}
+
+impl Answer {
+    /// The class, the lowest of equals.
+    pub fn class(&self) -> usize {
+        match self {
+            Self::Class(class) => *class,
+            Self::Logits(logits) => {
+                let best = logits.iter().copied().max().unwrap_or(0);
+                logits.iter().position(|logit| *logit == best).unwrap_or(0)
+            }
+        }
+    }
+}
+
+/// Offline material of the client for one inference. It has no copy and is spent by use.
+#[derive(Debug)]
+pub struct PreparedClient {
+    plan: Arc<Plan>,
+    /// Known to the client only.
+    image_blind: Share,
+    rounds: Vec<Vec<PreparedPart>>,
+    /// The client's share of the logits.
+    logits: Share,
+    argmax: Option<PreparedEvaluator>,
+    record: Option<ShareRecord>,
+}
+
+/// The client's shares of everything that is rounded, for the oracle that repeats the protocol's rounding.
+#[derive(Debug, Default)]
+pub struct ShareRecord {
+    /// Per step, the shares of the value it reads; the last entry is that of the logits.
+    pub shares: Vec<(usize, Vec<u64>)>,
+}
+
+#[derive(Debug)]
+enum PreparedPart {
+    Garbled { chunks: Vec<PreparedEvaluator>, blinds: Secret<Vec<u64>> },
+    Truncated(PreparedTruncation),
+}
+
+impl<S: Read + Write> Client<S> {
+    /// Sets up a session: learns the outline, sends keys, makes base transfers.
+    ///
+    /// # Errors
+    /// When the peer speaks another version, its outline is not usable, or the connection breaks.
+    pub fn connect(
+        mut connection: Connection<S>,
+        reveal: Reveal,
+        channel_binding: &[u8],
+    ) -> Result<Self, InferenceError> {
+        let root = Seed::from_system()?;
+        let nonce: [u8; NONCE_BYTES] = *Seed::from_system()?.expose();
+        connection.enter(Phase::SetUp);
+        connection.send(Kind::SetUp, &PROTOCOL_VERSION.to_le_bytes())?;
+        connection.send(Kind::SetUp, &nonce)?;
+        connection.flush()?;
+        let (server_nonce, outline_bytes) = receive_hello(&mut connection)?;
+        let outline = Arc::new(ModelOutline::from_bytes(&outline_bytes)?);
+        let session = session_id(&nonce, &server_nonce, &outline_bytes, channel_binding);
+        let plan = Arc::new(Plan::new(outline, reveal)?);
+
+        let seed = PublicSeed::derive(&nonce, &server_nonce)?;
+        let mut keys = Vec::new();
+        for (number, parameters) in plan.parameters().iter().enumerate() {
+            let scope = session_scope(session, Direction::ClientToServer, number as u32);
+            let key = ClientKey::generate(parameters, &root, &scope);
+            connection.send(Kind::SetUp, &key.public_key(&seed, &root, &scope).to_bytes(parameters))?;
+            keys.push(key);
+        }
+        let mut generator = Seed::from_system()?.generator();
+        let (point, waiting) = ReceiverSetup::start(session, &mut generator);
+        connection.send(Kind::SetUp, &point.to_bytes())?;
+        connection.flush()?;
+        let points = connection.receive(Kind::SetUp, ReceiverPoints::BYTES)?;
+        let (sums, receiver) = waiting.finish(&ReceiverPoints::from_bytes(&points)?, &mut generator)?;
+        connection.send(Kind::SetUp, sums.to_bytes().as_ref())?;
+        connection.flush()?;
+        Ok(Self { connection, plan, session, root, keys, receiver, prepared: 0 })
+    }
+
+    /// What both parties do.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
+    /// The bytes so far.
+    pub fn connection(&self) -> &Connection<S> {
+        &self.connection
+    }
+
+    /// Does the offline work for one inference.
+    ///
+    /// # Errors
+    /// When the connection breaks or the peer's messages are malformed.
+    pub fn prepare(&mut self) -> Result<PreparedClient, InferenceError> {
+        self.prepare_with(false)
+    }
+
+    /// Like [`Client::prepare`], keeping the shares that decide about rounding. They are the client's own secrets:
+    /// for tests and benchmarks that compare with the reference.
+    ///
+    /// # Errors
+    /// As [`Client::prepare`].
+    pub fn prepare_recorded(&mut self) -> Result<PreparedClient, InferenceError> {
+        self.prepare_with(true)
+    }
+
+    fn prepare_with(&mut self, records: bool) -> Result<PreparedClient, InferenceError> {
+        self.connection.enter(Phase::Offline);
+        let inference = inference_id(self.session, self.prepared);
+        self.prepared += 1;
+        prepare::run(self, inference, records)
+    }
+
+    /// Does the online work: image in, answer out.
+    ///
+    /// # Errors
+    /// When the image has another size, the connection breaks or the peer's messages are malformed. The prepared
+    /// material is spent in any case.
+    pub fn classify(&mut self, prepared: PreparedClient, image: &Image) -> Result<Answer, InferenceError> {
+        let plan = Arc::clone(&prepared.plan);
+        let outline = plan.outline();
+        if image.shape() != outline.input {
+            return Err(InferenceError::Image { expected: outline.input, came: image.shape() });
+        }
+        self.connection.enter(Phase::Online);
+        let mut blinded = RingVector::from_signed(RingWidth::new(outline.image_ring_bits)?, image.values());
+        // The server sees only this difference; the blind was drawn offline and stays with the client.
+        blinded.subtract(prepared.image_blind.expose())?;
+        self.connection.send(Kind::Values, &blinded.to_bytes())?;
+        self.connection.flush()?;
+        let mut workspace = Workspace::new(CpuFeatures::available());
+        for (jobs, material) in plan.rounds().iter().zip(prepared.rounds) {
+            self.round(jobs, material, &mut workspace)?;
+        }
+        self.answer(&plan, &prepared.logits, prepared.argmax, &mut workspace)
+    }
+
+    fn round(
+        &mut self,
+        jobs: &[NonlinearJob],
+        material: Vec<PreparedPart>,
+        workspace: &mut Workspace,
+    ) -> Result<(), InferenceError> {
+        let mut replies = Vec::new();
+        let parts = jobs.iter().flat_map(|job| &job.parts);
+        for (part, material) in parts.zip(material) {
+            match (part, material) {
+                (Part::Garbled(part), PreparedPart::Garbled { chunks, blinds }) => {
+                    let circuit = part.layer.circuit();
+                    let mut replied = Vec::with_capacity(part.layer.reply_bytes());
+                    for (range, chunk) in part.layer.chunks().zip(chunks) {
+                        let lanes = range.len();
+                        let bytes = self.connection.receive(Kind::Garbled, circuit.label_bytes(lanes))?;
+                        let labels = ActiveLabels::from_bytes(circuit, lanes, bytes)?;
+                        let reply = chunk.evaluate(&labels, &blinds.expose()[range], workspace)?;
+                        replied.extend_from_slice(reply.as_bytes());
+                    }
+                    replies.push((Kind::Garbled, replied));
+                }
+                (Part::Truncated(part), PreparedPart::Truncated(truncation)) => {
+                    let bytes = self.connection.receive(Kind::Truncation, part.opening_bytes())?;
+                    let opening = TruncationOpening::from_bytes(&part.shape, part.count(), &bytes)?;
+                    replies.push((Kind::Truncation, truncation.reply(&opening)?.to_bytes()));
+                }
+                _ => unreachable!("material is prepared part by part from the same plan"),
+            }
+        }
+        for (kind, reply) in replies {
+            self.connection.send(kind, &reply)?;
+        }
+        Ok(self.connection.flush()?)
+    }
+
+    fn answer(
+        &mut self,
+        plan: &Plan,
+        logits: &Share,
+        argmax: Option<PreparedEvaluator>,
+        workspace: &mut Workspace,
+    ) -> Result<Answer, InferenceError> {
+        let outline = plan.outline();
+        if let (Some(part), Some(evaluator)) = (plan.argmax(), argmax) {
+            let circuit = part.layer.circuit();
+            let bytes = self.connection.receive(Kind::Garbled, circuit.label_bytes(1))?;
+            let labels = ActiveLabels::from_bytes(circuit, 1, bytes)?;
+            let class = evaluator.decode(&labels, workspace)?;
+            return Ok(Answer::Class(class[0] as usize));
+        }
+        let width = RingWidth::new(outline.ring_bits(outline.output()) - outline.logit_drop)?;
+        let length = width.packed_bytes(outline.classes).unwrap_or(0);
+        let bytes = self.connection.receive(Kind::Values, length)?;
+        let mut values = RingVector::from_bytes(width, outline.classes, &bytes)?;
+        values.add(&logits.expose().without_low_bits(outline.logit_drop)?)?;
+        Ok(Answer::Logits(values.to_signed()))
+    }
+}
+
+impl PreparedClient {
+    /// The shares that decide about rounding, if they were asked for.
+    pub fn take_record(&mut self) -> Option<ShareRecord> {
+        self.record.take()
+    }
+}
+
+fn receive_hello<S: Read + Write>(
+    connection: &mut Connection<S>,
+) -> Result<([u8; NONCE_BYTES], Vec<u8>), InferenceError> {
+    let hello: [u8; HELLO_BYTES] = connection.receive_array(Kind::SetUp)?;
+    let (version, nonce) = hello.split_at(4);
+    let version = u32::from_le_bytes([version[0], version[1], version[2], version[3]]);
+    if version != PROTOCOL_VERSION {
+        return Err(InferenceError::Version { expected: PROTOCOL_VERSION, came: version });
+    }
+    let length = u64::from_le_bytes(connection.receive_array(Kind::SetUp)?);
+    if length > MAX_OUTLINE_BYTES {
+        return Err(InferenceError::OutlineLength { came: length, limit: MAX_OUTLINE_BYTES });
+    }
+    let outline = connection.receive(Kind::SetUp, length as usize)?;
+    let mut server_nonce = [0; NONCE_BYTES];
+    server_nonce.copy_from_slice(nonce);
+    Ok((server_nonce, outline))
+}

@@ -1,0 +1,104 @@
+//! The layers with secret weights: their encryption parameters, layouts and flights.
+
+use crypto::he::{ConvolutionShape, HeOutline, HeParameters, Layout, LinearShape, WeightBits};
+use network::inference_model::{self, LinearGeometry, ModelOperation, ModelOutline};
+use network::shape::Shape;
+
+use crate::InferenceError;
+
+/// The ring degree below which a second parameter set is worth its keys.
+const SMALL_DEGREE: usize = 4096;
+
+/// One layer with secret weights.
+#[derive(Debug)]
+pub struct LinearJob {
+    /// Its step in the outline.
+    pub step: usize,
+    /// Which of the plan's parameters it uses.
+    pub group: usize,
+    /// How many answers must have come before its request can be made.
+    pub flight: usize,
+    /// Where its numbers lie in ciphertexts.
+    pub layout: Layout,
+}
+
+pub(super) fn plan(outline: &ModelOutline) -> Result<(Vec<HeParameters>, Vec<LinearJob>), InferenceError> {
+    let flights = flights(outline);
+    let layers: Vec<(usize, LinearShape)> = outline
+        .linear_steps()
+        .map(|(step, geometry)| (step, shape(&geometry, outline.shape(outline.steps[step].inputs[0]))))
+        .collect();
+    let rings: Vec<u32> = layers.iter().map(|(step, _)| outline.steps[*step].ring_bits).collect();
+    let choice = |ring_bits: u32| {
+        let shapes = layers.iter().map(|(_, shape)| *shape).collect();
+        HeParameters::from_outline(&HeOutline::from_layers(ring_bits, weight_bits(outline), shapes))
+    };
+    let Some(&widest) = rings.iter().max() else { return Ok((Vec::new(), Vec::new())) };
+    let mut parameters = vec![choice(widest)?];
+    let mut narrow = widest;
+    if parameters[0].degree() > SMALL_DEGREE {
+        // The widest narrow ring gets a set of its own, listed first.
+        let mut candidates = rings.clone();
+        candidates.sort_unstable();
+        candidates.dedup();
+        for ring_bits in candidates.into_iter().rev().skip(1) {
+            let candidate = choice(ring_bits)?;
+            if candidate.degree() <= SMALL_DEGREE {
+                narrow = ring_bits;
+                parameters.insert(0, candidate);
+                break;
+            }
+        }
+    }
+    let jobs = layers
+        .iter()
+        .zip(&rings)
+        .map(|((step, shape), ring_bits)| {
+            let group = usize::from(parameters.len() > 1 && *ring_bits > narrow);
+            let layout = Layout::new(&parameters[group], shape)?;
+            Ok(LinearJob { step: *step, group, flight: flights[*step], layout })
+        })
+        .collect::<Result<_, InferenceError>>()?;
+    Ok((parameters, jobs))
+}
+
+/// For each linear step, how many linear steps lie before it on the longest path from a fresh blind.
+fn flights(outline: &ModelOutline) -> Vec<usize> {
+    let mut answers = vec![0; outline.steps.len() + 1];
+    let mut flights = vec![0; outline.steps.len()];
+    for (index, step) in outline.steps.iter().enumerate() {
+        let before = step.inputs.iter().map(|input| answers[input.0]).max().unwrap_or(0);
+        flights[index] = before;
+        answers[index + 1] = match step.operation {
+            ModelOperation::Linear { .. } => before + 1,
+            ModelOperation::Activate { .. } | ModelOperation::Maximum { .. } => 0,
+            _ => before,
+        };
+    }
+    flights
+}
+
+fn weight_bits(outline: &ModelOutline) -> WeightBits {
+    match outline.weight_bits {
+        inference_model::WeightBits::Eight => WeightBits::Eight,
+        inference_model::WeightBits::Twelve => WeightBits::Twelve,
+    }
+}
+
+fn shape(geometry: &LinearGeometry, input: Shape) -> LinearShape {
+    match geometry {
+        LinearGeometry::FullyConnected { inputs, outputs } => {
+            LinearShape::FullyConnected { inputs: *inputs, outputs: *outputs }
+        }
+        LinearGeometry::Conv(conv) => LinearShape::Convolution(ConvolutionShape {
+            input_channels: conv.inputs,
+            output_channels: conv.outputs,
+            input_size: [input.height, input.width],
+            filter_size: [conv.kernel; 2],
+            stride: [conv.stride; 2],
+            padding: [conv.padding; 2],
+            dilation: [conv.dilation; 2],
+            groups: conv.groups,
+        }),
+    }
+}

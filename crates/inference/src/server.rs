@@ -1,0 +1,223 @@
+//! The server: owns the weights, learns nothing.
+//!
+//! A [`ServedModel`] holds a model in the forms the two phases need and is shared by all sessions. A [`Server`] is one
+//! session; a [`PreparedServer`] serves exactly one inference and is spent by it.
+
+mod classify;
+mod prepare;
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use crypto::domain;
+use crypto::garble::garbler::PreparedGarbler;
+use crypto::garble::label::Offset;
+use crypto::garble::truncate::OfferedTruncation;
+use crypto::he::{PreparedWeights, PublicKey, PublicSeed, WeightStorage};
+use crypto::ot::TreeSums;
+use crypto::ot::base::SenderPoint;
+use crypto::ot::extension::{CorrelatedSender, SenderSetup};
+use crypto::ot::values::CorrelationOffset;
+use crypto::random::{Direction, Seed, SessionId};
+use crypto::ring::geometry::{ConvGeometry, ConvShape, Extent};
+use crypto::ring::{PackedWeights, RingVector, Weights};
+use network::inference_model::{InferenceModel, LinearGeometry};
+use network::shape::Shape;
+
+use crate::InferenceError;
+use crate::connection::Connection;
+use crate::plan::{Plan, Reveal};
+use crate::setup::{HELLO_BYTES, NONCE_BYTES, PROTOCOL_VERSION, inference_id, session_id, session_scope};
+use crate::transcript::{Kind, Phase};
+
+/// A model ready to be served: planned, its weights laid out for both phases.
+pub struct ServedModel {
+    plan: Arc<Plan>,
+    outline_bytes: Vec<u8>,
+    layers: Vec<ServedLayer>,
+}
+
+struct ServedLayer {
+    /// For the offline phase, under encryption.
+    encrypted: PreparedWeights,
+    /// For the online phase, on shares.
+    packed: PackedWeights,
+    biases: Vec<i64>,
+}
+
+/// How much memory the weights of the offline phase may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WeightMemory {
+    /// All weights are kept transformed: the fastest.
+    #[default]
+    Everything,
+    /// At most so many bytes in all; the rest is transformed anew for each inference.
+    AtMost(usize),
+}
+
+impl ServedModel {
+    /// Prepares a model for serving.
+    ///
+    /// # Errors
+    /// When no plan keeps the promises for it.
+    pub fn new(model: &InferenceModel, reveal: Reveal, memory: WeightMemory) -> Result<Self, InferenceError> {
+        let outline = Arc::new(model.outline().clone());
+        let plan = Arc::new(Plan::new(Arc::clone(&outline), reveal)?);
+        let mut room = match memory {
+            WeightMemory::Everything => usize::MAX,
+            WeightMemory::AtMost(bytes) => bytes,
+        };
+        let mut layers = Vec::new();
+        for (job, secret) in plan.linear().iter().zip(model.layers()) {
+            let wanted = PreparedWeights::bytes(&job.layout);
+            let storage =
+                if wanted <= room { WeightStorage::Everything } else { WeightStorage::AtMost(room) };
+            room = room.saturating_sub(wanted);
+            let input = outline.shape(outline.steps[job.step].inputs[0]);
+            let geometry = geometry(&job_geometry(&outline, job.step), input)?;
+            layers.push(ServedLayer {
+                encrypted: PreparedWeights::new(&job.layout, &secret.weights, storage)?,
+                packed: packed_weights(geometry, &secret.weights)?,
+                biases: secret.biases.clone(),
+            });
+        }
+        Ok(Self { outline_bytes: outline.to_bytes(), plan, layers })
+    }
+
+    /// What both parties do.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+}
+
+fn job_geometry(outline: &network::inference_model::ModelOutline, step: usize) -> LinearGeometry {
+    match &outline.steps[step].operation {
+        network::inference_model::ModelOperation::Linear { geometry, .. } => *geometry,
+        _ => unreachable!("the plan lists linear steps"),
+    }
+}
+
+fn geometry(geometry: &LinearGeometry, input: Shape) -> Result<ConvGeometry, InferenceError> {
+    let square = Extent::square;
+    Ok(match geometry {
+        LinearGeometry::FullyConnected { inputs, outputs } => {
+            ConvGeometry::fully_connected(*inputs, *outputs)?
+        }
+        LinearGeometry::Conv(conv) => ConvGeometry::new(ConvShape {
+            in_channels: conv.inputs,
+            out_channels: conv.outputs,
+            input: Extent { height: input.height, width: input.width },
+            filter: square(conv.kernel),
+            stride: square(conv.stride),
+            padding: square(conv.padding),
+            dilation: square(conv.dilation),
+            groups: conv.groups,
+        })?,
+    })
+}
+
+/// Weights that fit bytes are kept as bytes, which the kernels like best.
+fn packed_weights(geometry: ConvGeometry, weights: &[i16]) -> Result<PackedWeights, InferenceError> {
+    let bytes: Option<Vec<i8>> = weights.iter().map(|weight| i8::try_from(*weight).ok()).collect();
+    Ok(match bytes {
+        Some(bytes) => PackedWeights::new(geometry, Weights::Bytes(&bytes))?,
+        None => PackedWeights::new(geometry, Weights::Halves(weights))?,
+    })
+}
+
+/// One session with one client.
+pub struct Server<S> {
+    connection: Connection<S>,
+    model: Arc<ServedModel>,
+    session: SessionId,
+    keys: Vec<PublicKey>,
+    sender: CorrelatedSender,
+    offset: Offset,
+    prepared: u64,
+}
+
+/// Offline material of the server for one inference. It has no copy and is spent by use.
+#[derive(Debug)]
+pub struct PreparedServer {
+    /// Masks of the linear layers' answers, in the rings of their outputs. Known to the server only.
+    masks: Vec<RingVector>,
+    rounds: Vec<Vec<PreparedPart>>,
+    argmax: Option<PreparedGarbler>,
+}
+
+#[derive(Debug)]
+enum PreparedPart {
+    Garbled(Vec<PreparedGarbler>),
+    Truncated(OfferedTruncation),
+}
+
+impl<S: Read + Write> Server<S> {
+    /// Sets up a session with a client that has just connected.
+    ///
+    /// # Errors
+    /// When the peer speaks another version, its keys are malformed, or the connection breaks.
+    pub fn accept(
+        mut connection: Connection<S>,
+        model: Arc<ServedModel>,
+        channel_binding: &[u8],
+    ) -> Result<Self, InferenceError> {
+        connection.enter(Phase::SetUp);
+        let hello: [u8; HELLO_BYTES] = connection.receive_array(Kind::SetUp)?;
+        let version = u32::from_le_bytes([hello[0], hello[1], hello[2], hello[3]]);
+        let mut client_nonce = [0; NONCE_BYTES];
+        client_nonce.copy_from_slice(&hello[4..]);
+        let nonce: [u8; NONCE_BYTES] = *Seed::from_system()?.expose();
+        connection.send(Kind::SetUp, &PROTOCOL_VERSION.to_le_bytes())?;
+        connection.send(Kind::SetUp, &nonce)?;
+        connection.send(Kind::SetUp, &(model.outline_bytes.len() as u64).to_le_bytes())?;
+        connection.send(Kind::SetUp, &model.outline_bytes)?;
+        connection.flush()?;
+        if version != PROTOCOL_VERSION {
+            // The client learns our version from the answer above and says so.
+            return Err(InferenceError::Version { expected: PROTOCOL_VERSION, came: version });
+        }
+        let session = session_id(&client_nonce, &nonce, &model.outline_bytes, channel_binding);
+        let seed = PublicSeed::derive(&client_nonce, &nonce)?;
+        let mut keys = Vec::new();
+        for parameters in model.plan.parameters() {
+            let bytes = connection.receive(Kind::SetUp, PublicKey::length(parameters))?;
+            keys.push(PublicKey::from_bytes(parameters, &seed, &bytes)?);
+        }
+        let scope = session_scope(session, Direction::ServerToClient, 0);
+        let mut generator = Seed::from_system()?.derive(domain::GARBLE_OFFSET, &scope).generator();
+        let offset = CorrelationOffset::random(&mut generator);
+        let garbling = Offset::new(offset.expose())?;
+        let point = SenderPoint::from_bytes(&connection.receive(Kind::SetUp, SenderPoint::BYTES)?)?;
+        let (points, waiting) = SenderSetup::start(session, offset, &point, &mut generator);
+        connection.send(Kind::SetUp, points.to_bytes().as_ref())?;
+        connection.flush()?;
+        let sums = TreeSums::from_bytes(&connection.receive(Kind::SetUp, TreeSums::BYTES)?)?;
+        let sender = waiting.finish(&sums);
+        Ok(Self { connection, model, session, keys, sender, offset: garbling, prepared: 0 })
+    }
+
+    /// The bytes so far.
+    pub fn connection(&self) -> &Connection<S> {
+        &self.connection
+    }
+
+    /// Does the offline work for one inference.
+    ///
+    /// # Errors
+    /// When the connection breaks or the peer's messages are malformed.
+    pub fn prepare(&mut self) -> Result<PreparedServer, InferenceError> {
+        self.connection.enter(Phase::Offline);
+        let inference = inference_id(self.session, self.prepared);
+        self.prepared += 1;
+        prepare::run(self, inference)
+    }
+
+    /// Does the online work of one inference.
+    ///
+    /// # Errors
+    /// When the connection breaks or the peer's messages are malformed. The prepared material is spent in any case.
+    pub fn classify(&mut self, prepared: PreparedServer) -> Result<(), InferenceError> {
+        self.connection.enter(Phase::Online);
+        classify::run(self, prepared)
+    }
+}

@@ -1,0 +1,208 @@
+//! The server's online work: linear steps on its shares, labels for what is not linear.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use crypto::cpu::CpuFeatures;
+use crypto::garble::Workspace;
+use crypto::garble::garbler::WaitingGarbler;
+use crypto::garble::messages::Reply;
+use crypto::garble::truncate::{TruncationReply, WaitingTruncation};
+use crypto::ring::{RingVector, RingWidth};
+use network::inference_model::ModelOperation;
+use network::walk::ValueId;
+
+use super::{PreparedPart, PreparedServer, ServedModel, Server};
+use crate::InferenceError;
+use crate::local;
+use crate::plan::{NonlinearJob, Part};
+use crate::transcript::Kind;
+
+pub(super) fn run<S: Read + Write>(
+    server: &mut Server<S>,
+    prepared: PreparedServer,
+) -> Result<(), InferenceError> {
+    let model = Arc::clone(&server.model);
+    let outline = model.plan.outline();
+    let width = RingWidth::new(outline.image_ring_bits)?;
+    let count = outline.input.scalars() as usize;
+    let bytes = server.connection.receive(Kind::Values, width.packed_bytes(count).unwrap_or(0))?;
+    let image = RingVector::from_bytes(width, count, &bytes)?;
+    let mut shares = ServerShares::new(&model, prepared.masks, image);
+    let mut workspace = Workspace::new(CpuFeatures::available());
+    shares.run_linear_steps()?;
+    for (jobs, material) in model.plan.rounds().iter().zip(prepared.rounds) {
+        let waiting = send_labels(server, jobs, material, &shares, &mut workspace)?;
+        receive_replies(server, jobs, waiting, &mut shares)?;
+        shares.run_linear_steps()?;
+    }
+    let logits = shares.of(outline.output());
+    match (model.plan.argmax(), prepared.argmax) {
+        (Some(part), Some(garbler)) => {
+            let inputs = part.server_inputs(&logits.to_unsigned());
+            let (labels, _) = garbler.encode(&server.offset, &inputs, &mut workspace)?;
+            server.connection.send(Kind::Garbled, labels.as_bytes())?;
+        }
+        _ => {
+            // Only the upper bits: what the client gets is rounded by its own share, at no cost.
+            let upper = logits.without_low_bits(outline.logit_drop)?;
+            server.connection.send(Kind::Values, &upper.to_bytes())?;
+        }
+    }
+    Ok(server.connection.flush()?)
+}
+
+/// The server's share of every value, as far as it is known.
+struct ServerShares<'a> {
+    model: &'a ServedModel,
+    /// Spent as the linear steps are reached.
+    masks: Vec<Option<RingVector>>,
+    values: Vec<Option<RingVector>>,
+}
+
+impl<'a> ServerShares<'a> {
+    fn new(model: &'a ServedModel, masks: Vec<RingVector>, image: RingVector) -> Self {
+        let mut values = vec![None; model.plan.outline().steps.len() + 1];
+        values[0] = Some(image);
+        Self { model, masks: masks.into_iter().map(Some).collect(), values }
+    }
+
+    fn of(&self, value: ValueId) -> &RingVector {
+        self.values[value.0].as_ref().expect("the plan asks for shares in the order they become known")
+    }
+
+    /// Follows every linear step whose inputs are known.
+    fn run_linear_steps(&mut self) -> Result<(), InferenceError> {
+        let outline = self.model.plan.outline();
+        let mut layer = 0;
+        for (index, step) in outline.steps.iter().enumerate() {
+            let is_linear = matches!(step.operation, ModelOperation::Linear { .. });
+            let number = layer;
+            layer += usize::from(is_linear);
+            if self.values[index + 1].is_some() || !(is_linear || local::is_local(&step.operation)) {
+                continue;
+            }
+            let inputs: Option<Vec<&RingVector>> =
+                step.inputs.iter().map(|input| self.values[input.0].as_ref()).collect();
+            let Some(inputs) = inputs else { continue };
+            let value = match is_linear {
+                true => {
+                    let input = inputs[0].narrowed(RingWidth::new(step.ring_bits)?)?;
+                    self.linear(index, number, &input)?
+                }
+                false => local::apply(outline, step, &inputs)?,
+            };
+            self.values[index + 1] = Some(value);
+        }
+        Ok(())
+    }
+
+    /// W (x - b) + s, at the scale of the output, plus the bias.
+    fn linear(
+        &mut self,
+        index: usize,
+        layer: usize,
+        input: &RingVector,
+    ) -> Result<RingVector, InferenceError> {
+        let step = &self.model.plan.outline().steps[index];
+        let ModelOperation::Linear { channel_shifts, .. } = &step.operation else {
+            unreachable!("the caller found a linear step")
+        };
+        let served = &self.model.layers[layer];
+        let mut value = served.packed.convolve(input)?;
+        value.add(&self.masks[layer].take().expect("each linear step is followed once"))?;
+        let mut value = local::shift_channels(value, channel_shifts, step.shape)?;
+        if served.biases.iter().any(|bias| *bias != 0) {
+            let plane = step.shape.height * step.shape.width;
+            let biases: Vec<i64> =
+                served.biases.iter().flat_map(|bias| std::iter::repeat_n(*bias, plane)).collect();
+            value.add(&RingVector::from_signed(value.width(), &biases))?;
+        }
+        Ok(value)
+    }
+}
+
+enum WaitingPart {
+    Garbled(Vec<WaitingGarbler>),
+    Truncated(WaitingTruncation),
+}
+
+fn send_labels<S: Read + Write>(
+    server: &mut Server<S>,
+    jobs: &[NonlinearJob],
+    material: Vec<PreparedPart>,
+    shares: &ServerShares<'_>,
+    workspace: &mut Workspace,
+) -> Result<Vec<WaitingPart>, InferenceError> {
+    let mut waiting = Vec::with_capacity(material.len());
+    let mut frame = Vec::new();
+    let mut material = material.into_iter();
+    for job in jobs {
+        let share = shares.of(job.input).to_unsigned();
+        for (part, material) in job.parts.iter().zip(material.by_ref()) {
+            waiting.push(match (part, material) {
+                (Part::Garbled(part), PreparedPart::Garbled(chunks)) => {
+                    let inputs = part.server_inputs(&share);
+                    let arity = part.arity();
+                    let circuit = part.layer.circuit();
+                    let mut replies = Vec::with_capacity(chunks.len());
+                    for (range, chunk) in part.layer.chunks().zip(chunks) {
+                        frame.resize(circuit.label_bytes(range.len()), 0);
+                        let values = &inputs[range.start * arity..range.end * arity];
+                        replies.push(chunk.encode_into(&server.offset, values, &mut frame, workspace)?);
+                        server.connection.send(Kind::Garbled, &frame)?;
+                    }
+                    WaitingPart::Garbled(replies)
+                }
+                (Part::Truncated(part), PreparedPart::Truncated(offered)) => {
+                    let (opening, finishing) = offered.open(&part.gather(&share))?;
+                    server.connection.send(Kind::Truncation, &opening.to_bytes(&part.shape))?;
+                    WaitingPart::Truncated(finishing)
+                }
+                _ => unreachable!("material is prepared part by part from the same plan"),
+            });
+        }
+    }
+    server.connection.flush()?;
+    Ok(waiting)
+}
+
+fn receive_replies<S: Read + Write>(
+    server: &mut Server<S>,
+    jobs: &[NonlinearJob],
+    waiting: Vec<WaitingPart>,
+    shares: &mut ServerShares<'_>,
+) -> Result<(), InferenceError> {
+    let outline = server.model.plan.outline().clone();
+    let mut waiting = waiting.into_iter();
+    for job in jobs {
+        let step = &outline.steps[job.step];
+        let mut values = vec![0; step.shape.scalars() as usize];
+        for (part, waiting) in job.parts.iter().zip(waiting.by_ref()) {
+            match (part, waiting) {
+                (Part::Garbled(part), WaitingPart::Garbled(chunks)) => {
+                    let circuit = part.layer.circuit();
+                    for (range, chunk) in part.layer.chunks().zip(chunks) {
+                        let bytes =
+                            server.connection.receive(Kind::Garbled, circuit.reply_bytes(range.len()))?;
+                        let reply = Reply::from_bytes(circuit, range.len(), bytes)?;
+                        for (position, value) in part.outputs[range].iter().zip(chunk.finish(reply)?) {
+                            values[*position as usize] = value;
+                        }
+                    }
+                }
+                (Part::Truncated(part), WaitingPart::Truncated(finishing)) => {
+                    let bytes = server.connection.receive(Kind::Truncation, part.reply_bytes())?;
+                    let reply = TruncationReply::from_bytes(&part.shape, part.count(), false, &bytes)?;
+                    for (position, value) in part.positions.iter().zip(finishing.finish(reply)?) {
+                        values[*position as usize] = value;
+                    }
+                }
+                _ => unreachable!("material is prepared part by part from the same plan"),
+            }
+        }
+        shares.values[job.step + 1] =
+            Some(RingVector::from_unsigned(RingWidth::new(step.ring_bits)?, &values));
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! What was sent, when, in which phase and of which kind: the source of reports.
+
+use std::fmt;
+
+/// Before the image is known, or after.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Phase {
+    /// Once per connection: keys and base transfers.
+    SetUp,
+    /// Before the image is known.
+    Offline,
+    /// After.
+    Online,
+}
+
+/// What a message carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Nonces, outline, keys, base transfers.
+    SetUp,
+    /// Ciphertexts of linear layers.
+    Homomorphic,
+    /// Corrections of oblivious transfers.
+    Transfer,
+    /// Garbled tables, labels and replies.
+    Garbled,
+    /// Truncations at positions without ReLU.
+    Truncation,
+    /// The image and the logits.
+    Values,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::SetUp => "set-up",
+            Self::Homomorphic => "he",
+            Self::Transfer => "ot",
+            Self::Garbled => "garble",
+            Self::Truncation => "truncation",
+            Self::Values => "values",
+        })
+    }
+}
+
+/// Bytes and changes of direction in one phase.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// From client to server.
+    pub bytes_up: u64,
+    /// From server to client.
+    pub bytes_down: u64,
+    /// Changes of direction; the first message is one.
+    pub rounds: u64,
+}
+
+/// One party's count of everything that crossed the connection.
+#[derive(Clone, Debug, Default)]
+pub struct Transcript {
+    phases: Vec<(Phase, Traffic)>,
+    kinds: Vec<((Phase, Kind), u64)>,
+    last: Option<(Phase, bool)>,
+}
+
+impl Transcript {
+    /// Notes a message.
+    pub(crate) fn note(&mut self, phase: Phase, kind: Kind, is_upward: bool, bytes: u64) {
+        let traffic = entry(&mut self.phases, phase);
+        if is_upward {
+            traffic.bytes_up += bytes;
+        } else {
+            traffic.bytes_down += bytes;
+        }
+        if bytes > 0 && self.last != Some((phase, is_upward)) {
+            traffic.rounds += 1;
+            self.last = Some((phase, is_upward));
+        }
+        *entry(&mut self.kinds, (phase, kind)) += bytes;
+    }
+
+    /// What crossed in one phase.
+    pub fn phase(&self, phase: Phase) -> Traffic {
+        self.phases
+            .iter()
+            .find(|(found, _)| *found == phase)
+            .map_or_else(Traffic::default, |(_, traffic)| *traffic)
+    }
+
+    /// Bytes of one kind in one phase, both directions.
+    pub fn kind(&self, phase: Phase, kind: Kind) -> u64 {
+        self.kinds.iter().find(|(found, _)| *found == (phase, kind)).map_or(0, |(_, bytes)| *bytes)
+    }
+}
+
+fn entry<K: PartialEq, V: Default>(list: &mut Vec<(K, V)>, key: K) -> &mut V {
+    let position = list.iter().position(|(found, _)| *found == key).unwrap_or_else(|| {
+        list.push((key, V::default()));
+        list.len() - 1
+    });
+    &mut list[position].1
+}

@@ -1,9 +1,13 @@
 //! Bytes between the parties, counted. Lengths are known from the plan, so nothing is framed.
 
+mod tls;
+
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::transcript::{Kind, Phase, Transcript};
+
+pub use tls::{Fingerprint, Identity, TlsError, TlsStream, accept_tls, connect_tls};
 
 /// Which party this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

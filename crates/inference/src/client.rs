@@ -6,6 +6,7 @@ mod prepare;
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::time::Instant;
 
 use crypto::cpu::CpuFeatures;
 use crypto::garble::Workspace;
@@ -27,7 +28,7 @@ use crate::plan::{NonlinearJob, Part, Plan, Reveal};
 use crate::setup::{
     HELLO_BYTES, MAX_OUTLINE_BYTES, NONCE_BYTES, PROTOCOL_VERSION, inference_id, session_id, session_scope,
 };
-use crate::transcript::{Kind, Phase};
+use crate::transcript::{Kind, Phase, Work};
 
 /// A client that is connected to a server.
 pub struct Client<S> {
@@ -202,16 +203,20 @@ impl<S: Read + Write> Client<S> {
                     for (range, chunk) in part.layer.chunks().zip(chunks) {
                         let lanes = range.len();
                         let bytes = self.connection.receive(Kind::Garbled, circuit.label_bytes(lanes))?;
+                        let start = Instant::now();
                         let labels = ActiveLabels::from_bytes(circuit, lanes, bytes)?;
                         let reply = chunk.evaluate(&labels, &blinds.expose()[range], workspace)?;
                         replied.extend_from_slice(reply.as_bytes());
+                        self.connection.spent(Work::Garbling, start);
                     }
                     replies.push((Kind::Garbled, replied));
                 }
                 (Part::Truncated(part), PreparedPart::Truncated(truncation)) => {
                     let bytes = self.connection.receive(Kind::Truncation, part.opening_bytes())?;
+                    let start = Instant::now();
                     let opening = TruncationOpening::from_bytes(&part.shape, part.count(), &bytes)?;
                     replies.push((Kind::Truncation, truncation.reply(&opening)?.to_bytes()));
+                    self.connection.spent(Work::Truncation, start);
                 }
                 _ => unreachable!("material is prepared part by part from the same plan"),
             }

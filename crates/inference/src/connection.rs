@@ -4,8 +4,9 @@ mod tls;
 
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Instant;
 
-use crate::transcript::{Kind, Phase, Transcript};
+use crate::transcript::{Kind, Phase, Transcript, Work};
 
 pub use tls::{Fingerprint, Identity, TlsError, TlsStream, accept_tls, connect_tls};
 
@@ -36,6 +37,11 @@ impl<S: Read + Write> Connection<S> {
     /// From here on bytes belong to this phase.
     pub(crate) fn enter(&mut self, phase: Phase) {
         self.phase = phase;
+    }
+
+    /// Notes work done since a moment.
+    pub(crate) fn spent(&mut self, work: Work, since: Instant) {
+        self.transcript.spent(self.phase, work, since);
     }
 
     pub(crate) fn send(&mut self, kind: Kind, bytes: &[u8]) -> io::Result<()> {

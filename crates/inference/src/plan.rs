@@ -17,7 +17,7 @@ use network::walk::ValueId;
 
 pub use linear::LinearJob;
 pub(crate) use nonlinear::{GarbledPart, NonlinearJob, Part, TruncatedPart, low_bits};
-pub use traffic::PlannedTraffic;
+pub use traffic::{LayerTraffic, PlannedTraffic};
 
 use crate::InferenceError;
 

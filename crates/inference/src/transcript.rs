@@ -1,6 +1,7 @@
 //! What was sent, when, in which phase and of which kind: the source of reports.
 
 use std::fmt;
+use std::time::{Duration, Instant};
 
 /// Before the image is known, or after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +44,38 @@ impl fmt::Display for Kind {
     }
 }
 
+/// What a party spends its time on, apart from waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Work {
+    /// Linear layers under encryption.
+    Homomorphic,
+    /// Oblivious transfer.
+    Transfer,
+    /// Garbling, labels, evaluation.
+    Garbling,
+    /// Linear steps on shares.
+    Linear,
+    /// Truncation at positions without ReLU.
+    Truncation,
+}
+
+impl Work {
+    /// All kinds of work.
+    pub const ALL: [Self; 5] =
+        [Self::Homomorphic, Self::Garbling, Self::Transfer, Self::Linear, Self::Truncation];
+
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Homomorphic => "he",
+            Self::Transfer => "ot",
+            Self::Garbling => "garble",
+            Self::Linear => "linear",
+            Self::Truncation => "truncation",
+        }
+    }
+}
+
 /// Bytes and changes of direction in one phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
@@ -59,6 +92,7 @@ pub struct Traffic {
 pub struct Transcript {
     phases: Vec<(Phase, Traffic)>,
     kinds: Vec<((Phase, Kind), u64)>,
+    work: Vec<((Phase, Work), Duration)>,
     last: Option<(Phase, bool)>,
 }
 
@@ -76,6 +110,16 @@ impl Transcript {
             self.last = Some((phase, is_upward));
         }
         *entry(&mut self.kinds, (phase, kind)) += bytes;
+    }
+
+    /// Notes work done since a moment.
+    pub(crate) fn spent(&mut self, phase: Phase, work: Work, since: Instant) {
+        *entry(&mut self.work, (phase, work)) += since.elapsed();
+    }
+
+    /// Time spent on one kind of work in one phase.
+    pub fn work(&self, phase: Phase, work: Work) -> Duration {
+        self.work.iter().find(|(found, _)| *found == (phase, work)).map_or(Duration::ZERO, |(_, time)| *time)
     }
 
     /// What crossed in one phase.

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::time::Instant;
 
 use crypto::domain;
 use crypto::garble::evaluator::PreparedEvaluator;
@@ -21,7 +22,7 @@ use crate::InferenceError;
 use crate::labels::choose;
 use crate::local;
 use crate::plan::{GarbledPart, Part, Plan, TruncatedPart};
-use crate::transcript::Kind;
+use crate::transcript::{Kind, Work};
 
 pub(super) fn run<S: Read + Write>(
     client: &mut Client<S>,
@@ -43,19 +44,26 @@ pub(super) fn run<S: Read + Write>(
             let step = &plan.outline().steps[job.step];
             let input = shares.of(step.inputs[0]).narrowed(RingWidth::new(step.ring_bits)?)?;
             let blinds = Secret::new(input.to_unsigned());
+            let start = Instant::now();
             let secrets = RequestSecrets::derive(&client.root, &scope(job.step + 1));
             let request = client.keys[job.group].encrypt(&job.layout, blinds.expose(), secrets)?;
-            debug_assert_eq!(request.to_bytes(&job.layout).len(), LinearRequest::length(&job.layout));
-            client.connection.send(Kind::Homomorphic, &request.to_bytes(&job.layout))?;
+            let bytes = request.to_bytes(&job.layout);
+            debug_assert_eq!(bytes.len(), LinearRequest::length(&job.layout));
+            client.connection.spent(Work::Homomorphic, start);
+            client.connection.send(Kind::Homomorphic, &bytes)?;
         }
         client.connection.flush()?;
         for job in &jobs {
             let bytes = client.connection.receive(Kind::Homomorphic, LinearAnswer::length(&job.layout))?;
+            let start = Instant::now();
             let answer = LinearAnswer::from_bytes(&job.layout, &bytes)?;
             let share = client.keys[job.group].decrypt(&job.layout, &answer)?;
+            client.connection.spent(Work::Homomorphic, start);
             shares.set_linear(job.step, share.expose())?;
         }
+        let start = Instant::now();
         shares.run_local_steps()?;
+        client.connection.spent(Work::Linear, start);
     }
     let record = records.then(|| record(&plan, &shares));
     let (rounds, argmax) = receive_circuits(client, &plan, &shares)?;
@@ -146,6 +154,7 @@ fn receive_circuits<S: Read + Write>(
     plan: &Plan,
     shares: &ClientShares<'_>,
 ) -> Result<Circuits, InferenceError> {
+    let start = Instant::now();
     let mut choices = Vec::with_capacity(plan.transfer_count() / 8);
     for job in plan.rounds().iter().flatten() {
         let input = Secret::new(shares.of(job.input).to_unsigned());
@@ -164,6 +173,7 @@ fn receive_circuits<S: Read + Write>(
         return Ok((plan.rounds().iter().map(|_| Vec::new()).collect(), None));
     }
     let (corrections, labels) = choose(&mut client.receiver, choices.expose())?;
+    client.connection.spent(Work::Transfer, start);
     client.connection.send(Kind::Transfer, &corrections)?;
     client.connection.flush()?;
     drop(corrections);

@@ -21,7 +21,74 @@ pub struct PlannedTraffic {
     pub online: Traffic,
 }
 
+/// What one step of the outline costs, both directions together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayerTraffic {
+    /// The step.
+    pub step: usize,
+    /// Its name.
+    pub name: String,
+    /// ReLUs (or maxima) evaluated in circuits.
+    pub relus: u64,
+    /// Positions truncated without one.
+    pub linearized: u64,
+    /// Ciphertexts, offline.
+    pub homomorphic: u64,
+    /// Tables, labels chosen and truncation offers, offline.
+    pub nonlinear_offline: u64,
+    /// Labels, replies and truncations, online.
+    pub online: u64,
+    /// Of the bytes above, those for positions without ReLU.
+    pub truncation: u64,
+}
+
 impl Plan {
+    /// What each step with messages costs, in order.
+    pub fn layers(&self) -> Vec<LayerTraffic> {
+        let mut layers: Vec<LayerTraffic> = Vec::new();
+        for job in &self.linear {
+            let homomorphic = LinearRequest::length(&job.layout) + LinearAnswer::length(&job.layout);
+            layers.push(LayerTraffic { homomorphic: homomorphic as u64, ..self.empty_layer(job.step) });
+        }
+        for job in self.rounds.iter().flatten() {
+            let mut layer = self.empty_layer(job.step);
+            for part in &job.parts {
+                let corrections = 4 * part.transfer_count();
+                match part {
+                    Part::Garbled(part) => {
+                        layer.relus += part.layer.instances() as u64;
+                        layer.nonlinear_offline += (part.layer.table_bytes() + corrections) as u64;
+                        layer.online += (part.layer.label_bytes() + part.layer.reply_bytes()) as u64;
+                    }
+                    Part::Truncated(part) => {
+                        let offline = (part.offer_bytes() + corrections) as u64;
+                        let online = (part.opening_bytes() + part.reply_bytes()) as u64;
+                        layer.linearized += part.count() as u64;
+                        layer.nonlinear_offline += offline;
+                        layer.online += online;
+                        layer.truncation += offline + online;
+                    }
+                }
+            }
+            layers.push(layer);
+        }
+        layers.sort_by_key(|layer| layer.step);
+        layers
+    }
+
+    fn empty_layer(&self, step: usize) -> LayerTraffic {
+        LayerTraffic {
+            step,
+            name: self.outline.steps[step].name.clone(),
+            relus: 0,
+            linearized: 0,
+            homomorphic: 0,
+            nonlinear_offline: 0,
+            online: 0,
+            truncation: 0,
+        }
+    }
+
     /// Predicts the traffic.
     pub fn traffic(&self) -> PlannedTraffic {
         PlannedTraffic {

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::time::Instant;
 
 use crypto::cpu::CpuFeatures;
 use crypto::garble::Workspace;
@@ -16,7 +17,7 @@ use super::{PreparedPart, PreparedServer, ServedModel, Server};
 use crate::InferenceError;
 use crate::local;
 use crate::plan::{NonlinearJob, Part};
-use crate::transcript::Kind;
+use crate::transcript::{Kind, Work};
 
 pub(super) fn run<S: Read + Write>(
     server: &mut Server<S>,
@@ -30,11 +31,15 @@ pub(super) fn run<S: Read + Write>(
     let image = RingVector::from_bytes(width, count, &bytes)?;
     let mut shares = ServerShares::new(&model, prepared.masks, image);
     let mut workspace = Workspace::new(CpuFeatures::available());
+    let start = Instant::now();
     shares.run_linear_steps()?;
+    server.connection.spent(Work::Linear, start);
     for (jobs, material) in model.plan.rounds().iter().zip(prepared.rounds) {
         let waiting = send_labels(server, jobs, material, &shares, &mut workspace)?;
         receive_replies(server, jobs, waiting, &mut shares)?;
+        let start = Instant::now();
         shares.run_linear_steps()?;
+        server.connection.spent(Work::Linear, start);
     }
     let logits = shares.of(outline.output());
     match (model.plan.argmax(), prepared.argmax) {
@@ -147,16 +152,21 @@ fn send_labels<S: Read + Write>(
                     let circuit = part.layer.circuit();
                     let mut replies = Vec::with_capacity(chunks.len());
                     for (range, chunk) in part.layer.chunks().zip(chunks) {
+                        let start = Instant::now();
                         frame.resize(circuit.label_bytes(range.len()), 0);
                         let values = &inputs[range.start * arity..range.end * arity];
                         replies.push(chunk.encode_into(&server.offset, values, &mut frame, workspace)?);
+                        server.connection.spent(Work::Garbling, start);
                         server.connection.send(Kind::Garbled, &frame)?;
                     }
                     WaitingPart::Garbled(replies)
                 }
                 (Part::Truncated(part), PreparedPart::Truncated(offered)) => {
+                    let start = Instant::now();
                     let (opening, finishing) = offered.open(&part.gather(&share))?;
-                    server.connection.send(Kind::Truncation, &opening.to_bytes(&part.shape))?;
+                    let bytes = opening.to_bytes(&part.shape);
+                    server.connection.spent(Work::Truncation, start);
+                    server.connection.send(Kind::Truncation, &bytes)?;
                     WaitingPart::Truncated(finishing)
                 }
                 _ => unreachable!("material is prepared part by part from the same plan"),

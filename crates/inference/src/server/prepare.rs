@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::time::Instant;
 
 use crypto::cpu::CpuFeatures;
 use crypto::domain;
@@ -19,7 +20,7 @@ use crate::InferenceError;
 use crate::connection::Connection;
 use crate::labels::{ZeroLabels, correction_bytes};
 use crate::plan::{GarbledPart, Part, Plan, TruncatedPart};
-use crate::transcript::Kind;
+use crate::transcript::{Kind, Work};
 
 pub(super) fn run<S: Read + Write>(
     server: &mut Server<S>,
@@ -73,10 +74,13 @@ fn answer_linear_layers<S: Read + Write>(
             requests.push(LinearRequest::from_bytes(&job.layout, &bytes)?);
         }
         for ((index, job), request) in jobs.into_iter().zip(requests) {
+            let start = Instant::now();
             let secrets = AnswerSecrets::derive(root, &scope(job.step + 1));
             let weights = &server.model.layers[index].encrypted;
             let (answer, mask) = weights.answer(&server.keys[job.group], &request, secrets)?;
-            server.connection.send(Kind::Homomorphic, &answer.to_bytes())?;
+            let bytes = answer.to_bytes();
+            server.connection.spent(Work::Homomorphic, start);
+            server.connection.send(Kind::Homomorphic, &bytes)?;
             let width = RingWidth::new(plan.outline().steps[job.step].ring_bits)?;
             masks[index] = Some(RingVector::from_unsigned(width, mask.expose()));
         }
@@ -124,15 +128,20 @@ impl<S: Read + Write> Offering<'_, S> {
         let mut prepared = Vec::with_capacity(garblers.len());
         for garbler in garblers {
             let lanes = garbler.lanes();
+            let start = Instant::now();
             let labels = self.labels.take(circuit.client_wires() * lanes)?;
+            self.connection.spent(Work::Transfer, start);
+            let start = Instant::now();
             self.frame.resize(circuit.table_bytes(lanes), 0);
             prepared.push(garbler.garble_into(self.offset, &labels, &mut self.frame, &mut self.workspace)?);
+            self.connection.spent(Work::Garbling, start);
             self.connection.send(Kind::Garbled, &self.frame)?;
         }
         Ok(prepared)
     }
 
     fn truncated(&mut self, part: &TruncatedPart) -> Result<OfferedTruncation, InferenceError> {
+        let start = Instant::now();
         let labels = self.labels.take(part.count())?;
         let mut counters = self.counter.take(part.hash_count())?;
         let (offer, offered) = OfferedTruncation::new(
@@ -143,7 +152,9 @@ impl<S: Read + Write> Offering<'_, S> {
             &labels,
             &mut self.coins,
         )?;
-        self.connection.send(Kind::Truncation, &offer.to_bytes(&part.shape))?;
+        let bytes = offer.to_bytes(&part.shape);
+        self.connection.spent(Work::Truncation, start);
+        self.connection.send(Kind::Truncation, &bytes)?;
         Ok(offered)
     }
 }

@@ -19,11 +19,12 @@ use crypto::ot::extension::{CorrelatedReceiver, ReceiverSetup};
 use crypto::random::{Direction, Seed, SessionId};
 use crypto::ring::{RingVector, RingWidth, Share};
 use crypto::secret::Secret;
+use network::image::Image;
 use network::inference_model::ModelOutline;
+use network::reference::Coins;
 
 use crate::InferenceError;
 use crate::connection::Connection;
-use crate::image::Image;
 use crate::plan::{NonlinearJob, Part, Plan, Reveal};
 use crate::setup::{
     HELLO_BYTES, MAX_OUTLINE_BYTES, NONCE_BYTES, PROTOCOL_VERSION, inference_id, session_id, session_scope,
@@ -81,6 +82,13 @@ pub struct PreparedClient {
 pub struct ShareRecord {
     /// Per step, the shares of the value it reads; the last entry is that of the logits.
     pub shares: Vec<(usize, Vec<u64>)>,
+}
+
+impl Coins for ShareRecord {
+    fn client_share(&self, step: usize, scalar: usize) -> u64 {
+        let found = self.shares.iter().find(|(recorded, _)| *recorded == step);
+        found.map_or(0, |(_, shares)| shares[scalar])
+    }
 }
 
 #[derive(Debug)]
@@ -171,11 +179,9 @@ impl<S: Read + Write> Client<S> {
     pub fn classify(&mut self, prepared: PreparedClient, image: &Image) -> Result<Answer, InferenceError> {
         let plan = Arc::clone(&prepared.plan);
         let outline = plan.outline();
-        if image.shape() != outline.input {
-            return Err(InferenceError::Image { expected: outline.input, came: image.shape() });
-        }
+        image.expect_shape(outline.input)?;
         self.connection.enter(Phase::Online);
-        let mut blinded = RingVector::from_signed(RingWidth::new(outline.image_ring_bits)?, image.values());
+        let mut blinded = RingVector::from_signed(RingWidth::new(outline.image_ring_bits)?, &outline.image.encode(image));
         // The server sees only this difference; the blind was drawn offline and stays with the client.
         blinded.subtract(prepared.image_blind.expose())?;
         self.connection.send(Kind::Values, &blinded.to_bytes())?;

@@ -6,8 +6,8 @@ use crypto::ot::error::OtError;
 use crypto::random::SystemRandomError;
 use crypto::ring::geometry::GeometryError;
 use crypto::ring::{RingError, UnpackError, WidthOutOfRange};
+use network::image::ImageError;
 use network::inference_model::ModelFileError;
-use network::shape::Shape;
 
 /// An inference that could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -15,14 +15,9 @@ pub enum InferenceError {
     /// The connection broke.
     #[error("the connection to the peer broke")]
     Connection(#[from] std::io::Error),
-    /// The image has another size.
-    #[error("the image is {came}, the model takes {expected}")]
-    Image {
-        /// What the model takes.
-        expected: Shape,
-        /// What came.
-        came: Shape,
-    },
+    /// The image cannot be used with this model.
+    #[error(transparent)]
+    Image(#[from] ImageError),
     /// The peer runs another version of the protocol.
     #[error("the peer speaks protocol version {came}, this program version {expected}")]
     Version {

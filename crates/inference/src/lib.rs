@@ -21,7 +21,6 @@
 //! in the same round trip ([`crypto::garble::truncate`]).
 //!
 //! ```text
-//! image        pixels to fixed point
 //! plan         what both parties derive from the outline: steps, rounds, bytes
 //! local        linear steps on one party's shares
 //! labels       the stream of wire labels from oblivious transfer
@@ -33,7 +32,6 @@
 pub mod client;
 pub mod connection;
 mod error;
-pub mod image;
 mod labels;
 mod local;
 pub mod plan;

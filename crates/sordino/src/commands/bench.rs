@@ -1,0 +1,33 @@
+//! `sordino bench`: both parties as two processes over TLS on loopback, every byte and second accounted for.
+
+mod link;
+mod party;
+mod private;
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+
+use super::Answer;
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Run private inferences and report where bytes and time go.
+    Private(private::Arguments),
+    /// The server's process of `bench private`.
+    #[command(hide = true)]
+    Server(party::Arguments),
+}
+
+pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    match &arguments.what {
+        What::Private(arguments) => private::run(arguments, out),
+        What::Server(arguments) => party::run(arguments, out),
+    }
+}

@@ -12,6 +12,7 @@
 //! Between two `Activate` steps everything is linear, so both parties compute it on their own shares; only
 //! `Activate` and `Maximum` need messages. Steps at the same [`ModelOutline::rounds`] depth share a round trip.
 
+mod check;
 mod file;
 mod rounds;
 
@@ -20,6 +21,7 @@ use crate::shape::Shape;
 use crate::spec::Pool;
 use crate::walk::{ConvGeometry, Place, ValueId};
 
+pub use check::{OutlineFault, StepFault};
 pub use file::ModelFileError;
 pub use rounds::Rounds;
 
@@ -95,6 +97,13 @@ pub struct ModelStep {
     pub fraction: u32,
     /// Bits of the ring in which that value is shared: as many as its readers need.
     pub ring_bits: u32,
+}
+
+impl ModelStep {
+    /// Whether both parties can do it on their own shares.
+    pub const fn is_linear(&self) -> bool {
+        !matches!(self.operation, ModelOperation::Activate { .. } | ModelOperation::Maximum { .. })
+    }
 }
 
 /// What an integer step does. All but `Activate` and `Maximum` are linear in the input values.
@@ -224,6 +233,10 @@ impl InferenceModel {
             if let Some(&value) = layer.weights.iter().find(|weight| weight.unsigned_abs() > bound.unsigned_abs()) {
                 return Err(ModelError::Range { layer: index, value, bound });
             }
+            let largest = 1_u64 << (MAX_RING_BITS - 1);
+            if let Some(&value) = layer.biases.iter().find(|bias| bias.unsigned_abs() > largest) {
+                return Err(ModelError::Bias { layer: index, value });
+            }
         }
         Ok(Self { outline, layers })
     }
@@ -268,6 +281,22 @@ impl ModelOutline {
             None => self.image_ring_bits,
             Some(step) => self.steps[step].ring_bits,
         }
+    }
+
+    /// The fraction bits of a value.
+    ///
+    /// # Panics
+    /// If the value belongs to another outline.
+    pub fn fraction(&self, value: ValueId) -> u32 {
+        match value.0.checked_sub(1) {
+            None => self.image.fraction,
+            Some(step) => self.steps[step].fraction,
+        }
+    }
+
+    /// Fraction bits of the logits the client gets.
+    pub fn logit_fraction(&self) -> i64 {
+        i64::from(self.fraction(self.output())) - i64::from(self.logit_drop)
     }
 
     /// The logits.
@@ -316,14 +345,25 @@ pub enum ModelError {
         /// The largest magnitude.
         bound: i16,
     },
+    /// An outline that makes no sense as a whole.
+    #[error("the outline makes no sense: {0}")]
+    Outline(#[from] OutlineFault),
     /// A step whose inputs, shape or widths do not fit.
-    #[error("step {step} ({name}): {reason}")]
+    #[error("step {step} ({name}): {fault}")]
     Step {
         /// Which step.
         step: usize,
         /// Its name.
         name: String,
         /// What is wrong.
-        reason: String,
+        fault: StepFault,
+    },
+    /// A bias beyond every ring.
+    #[error("linear layer {layer} has the bias {value}; it must fit {MAX_RING_BITS} bits")]
+    Bias {
+        /// Which layer.
+        layer: usize,
+        /// The bias.
+        value: i64,
     },
 }

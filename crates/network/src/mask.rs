@@ -50,7 +50,7 @@ impl SiteMask {
     }
 
     /// How many bits a mask of this kind has at a site of this shape.
-    fn bit_length(&self, shape: Shape) -> Option<usize> {
+    pub(crate) fn bit_length(&self, shape: Shape) -> Option<usize> {
         match self {
             Self::KeepAll | Self::DropAll => None,
             Self::Channels(_) => Some(shape.channels),
@@ -175,7 +175,7 @@ impl Bits {
     }
 
     /// Bits from bytes as [`Self::bytes`] gives them; the unused bits of the last byte must be zero.
-    fn from_bytes(bytes: &[u8], len: usize) -> Option<Self> {
+    pub(crate) fn from_bytes(bytes: &[u8], len: usize) -> Option<Self> {
         let clean = len.is_multiple_of(8) || bytes.last().is_some_and(|last| last >> (len % 8) == 0);
         (bytes.len() == len.div_ceil(8) && clean).then(|| Self { bytes: bytes.to_vec(), len })
     }

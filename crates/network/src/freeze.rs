@@ -1,0 +1,225 @@
+//! Float weights become an inference model: integers, with scales, widths and rings chosen.
+//!
+//! ```text
+//! spec + weights + mask -> graph (batch norms folded) -> merged -> calibrated on images
+//!                       -> plan (scales forwards, rescalings chosen, rings backwards) -> rounded -> checked on the images
+//! ```
+//!
+//! Weights get per-channel power-of-two scales, values per-layer ones. Widths come from the largest values on the
+//! calibration images times a margin; values of those images that would overflow all the same are counted in the
+//! [`FreezeReport`]. Merging of consecutive linear layers is that of DeepReDuce section 5.3, exact at the borders.
+
+mod calibrate;
+mod choose;
+mod graph;
+mod merge;
+mod plan;
+mod report;
+mod scales;
+
+use crate::image::{Image, ImageError};
+use crate::inference_model::{
+    ImageFormat, InferenceModel, LinearWeights, ModelError, ModelOutline, ModelStep, WeightBits,
+};
+use crate::mask::ActivationMask;
+use crate::spec::NetworkSpec;
+use crate::walk::ValueId;
+use crate::weights::{FloatWeights, WeightsError};
+
+use graph::{FloatLinear, FloatOperation, Graph};
+use plan::{Plan, PlannedStep, Problem};
+use scales::LayerScale;
+
+pub use report::{FreezeReport, LayerReport, Overflow, Rescale};
+
+/// How to freeze.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FreezeOptions {
+    /// How large weights may be.
+    pub weight_bits: WeightBits,
+    /// Bits of an activation's output, without sign.
+    pub activation_bits: u32,
+    /// How much larger than on the calibration images values may become.
+    pub margin: f32,
+    /// How pixels become numbers; what is usual for the number of channels when absent.
+    pub image: Option<ImageFormat>,
+    /// Bits of the logits the client gets.
+    pub logit_bits: u32,
+    /// Rings wider than this are narrowed where that costs no round trip.
+    pub comfortable_ring_bits: u32,
+    /// Whether consecutive linear layers are merged.
+    pub merge: bool,
+}
+
+impl Default for FreezeOptions {
+    fn default() -> Self {
+        Self {
+            weight_bits: WeightBits::Eight,
+            activation_bits: 10,
+            margin: 2.0,
+            image: None,
+            logit_bits: 16,
+            comfortable_ring_bits: 32,
+            merge: true,
+        }
+    }
+}
+
+/// Freezes a network; without a mask every ReLU is kept.
+///
+/// # Errors
+/// When weights, mask or images are another network's, there are no images, or values fit no ring.
+pub fn freeze(
+    spec: &NetworkSpec,
+    weights: &FloatWeights,
+    mask: Option<&ActivationMask>,
+    images: &[Image],
+    options: &FreezeOptions,
+) -> Result<(InferenceModel, FreezeReport), FreezeError> {
+    options.check()?;
+    weights.check(spec)?;
+    if mask.is_some_and(|mask| !mask.fits(spec)) {
+        return Err(FreezeError::Mask);
+    }
+    let input = spec.walk().shape(ValueId::IMAGE);
+    let image = options.image.clone().unwrap_or_else(|| ImageFormat::usual(input.channels));
+    if images.is_empty() || image.mean.len() != input.channels || image.deviation.len() != input.channels {
+        return Err(FreezeError::Calibration { images: images.len(), channels: image.mean.len() });
+    }
+    images.iter().try_for_each(|image| image.expect_shape(input))?;
+
+    let mut graph = Graph::new(spec, weights, mask);
+    let before = graph.convolutions();
+    if options.merge {
+        merge::merge(&mut graph);
+    }
+    let maxima = calibrate::maxima(&graph, images.iter().map(|pixels| image.normalize(pixels)));
+    if let Some(value) = maxima.iter().position(|maximum| !maximum.is_finite()) {
+        return Err(FreezeError::Infinite { name: value_name(&graph, value) });
+    }
+    let scales = layer_scales(&graph, options.weight_bits);
+    let problem =
+        Problem { graph: &graph, maxima: &maxima, options, image_fraction: image.fraction, scales: &scales };
+    let plan = choose::choose(&problem);
+    let model = round(spec, &graph, plan, image, options)?;
+    let report = FreezeReport::new(&model, before, graph.convolutions(), images)?;
+    Ok((model, report))
+}
+
+impl FreezeOptions {
+    fn check(&self) -> Result<(), FreezeError> {
+        let refuse = |what, value| Err(FreezeError::Option { what, value });
+        match self {
+            Self { margin, .. } if !(1.0..=1e6).contains(margin) => refuse("margin", f64::from(*margin)),
+            Self { activation_bits: bits @ (0..=1 | 25..), .. } => refuse("activation bits", f64::from(*bits)),
+            Self { logit_bits: bits @ (0..=1 | 33..), .. } => refuse("logit bits", f64::from(*bits)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn value_name(graph: &Graph, value: usize) -> String {
+    value.checked_sub(1).map_or_else(|| "the image".to_owned(), |node| graph.nodes[node].name.clone())
+}
+
+fn layer_scales(graph: &Graph, bits: WeightBits) -> Vec<Option<LayerScale>> {
+    let scale = |node: &graph::Node| match &node.operation {
+        FloatOperation::Linear(linear) => Some(LayerScale::of(linear, bits)),
+        _ => None,
+    };
+    graph.nodes.iter().map(scale).collect()
+}
+
+/// Rounds the weights to their scales and puts the model together.
+fn round(
+    spec: &NetworkSpec,
+    graph: &Graph,
+    plan: Plan,
+    image: ImageFormat,
+    options: &FreezeOptions,
+) -> Result<InferenceModel, FreezeError> {
+    let bound = f64::from(options.weight_bits.bound());
+    let mut layers = Vec::new();
+    for step in &plan.steps {
+        let node = step.node.map(|node| &graph.nodes[node].operation);
+        if let (Some(FloatOperation::Linear(linear)), Some(scale)) = (node, &step.scale) {
+            layers.push(round_layer(linear, scale, step.fraction, bound));
+        }
+    }
+    let outline = ModelOutline {
+        name: spec.name().to_owned(),
+        input: graph.input,
+        image,
+        classes: spec.draft().classes,
+        weight_bits: options.weight_bits,
+        logit_drop: plan.logit_width.saturating_sub(options.logit_bits),
+        image_ring_bits: plan.image_ring_bits,
+        steps: plan.steps.into_iter().map(model_step).collect(),
+    };
+    Ok(InferenceModel::new(outline, layers)?)
+}
+
+fn model_step(step: PlannedStep) -> ModelStep {
+    let PlannedStep { name, place, operation, inputs, shape, fraction, ring_bits, .. } = step;
+    let inputs = inputs.into_iter().map(ValueId).collect();
+    ModelStep { name, place, operation, inputs, shape, fraction, ring_bits }
+}
+
+fn round_layer(linear: &FloatLinear, scale: &LayerScale, fraction: u32, bound: f64) -> LinearWeights {
+    let taps = linear.geometry.taps();
+    let mut weights = Vec::with_capacity(linear.weights.len());
+    for (row, bits) in linear.weights.chunks_exact(taps).zip(&scale.channels) {
+        let unit = scales::power(*bits);
+        weights.extend(row.iter().map(|weight| (f64::from(*weight) * unit).round().clamp(-bound, bound) as i16));
+    }
+    let unit = scales::power(fraction as i32);
+    let biases = linear.biases.iter().map(|bias| (f64::from(*bias) * unit).round() as i64).collect();
+    LinearWeights { weights, biases }
+}
+
+/// A network that cannot be frozen.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum FreezeError {
+    /// An option that cannot be used.
+    #[error(
+        "{what} of {value} cannot be used; margins go from 1, activations from 2 to 24 bits, logits from 2 to 32"
+    )]
+    Option {
+        /// Which.
+        what: &'static str,
+        /// Its value.
+        value: f64,
+    },
+    /// A mask of another network.
+    #[error("the mask was made for another network")]
+    Mask,
+    /// Weights of another network.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+    /// An image of another size.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// Nothing to calibrate on.
+    #[error(
+        "calibration needs at least one image and one mean and deviation per channel; {images} images and \
+         {channels} means came"
+    )]
+    Calibration {
+        /// How many images came.
+        images: usize,
+        /// How many means.
+        channels: usize,
+    },
+    /// Values beyond all numbers.
+    #[error("{name} is not finite on the calibration images")]
+    Infinite {
+        /// The value.
+        name: String,
+    },
+    /// Scales, widths or rings that fit nothing.
+    #[error("the values of this network fit no ring: {0}")]
+    Model(#[from] ModelError),
+}
+
+#[cfg(test)]
+mod tests;

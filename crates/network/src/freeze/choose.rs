@@ -1,0 +1,119 @@
+//! Where values are rescaled, and which linear runs get coarser weights.
+//!
+//! A linear run collects fraction bits. Three things keep its ring narrow, tried in this order:
+//!
+//! 1. An input of a sum or concatenation that is there a round trip before the others (a skip connection across a
+//!    ReLU) is rescaled in the same round trip, if some ring would be wider than is comfortable and this narrows it.
+//! 2. The weights of a run that still would not fit any ring lose one or two bits.
+//! 3. A value inside such a run is rescaled; this costs a round trip of its own and is reported.
+
+use std::collections::BTreeSet;
+
+use super::plan::{Plan, Problem, WIDTH_LIMIT};
+use crate::inference_model::ModelOperation;
+
+/// Bits a run's weights may lose.
+const MAX_TRIM: i32 = 2;
+
+/// What was decided beyond the usual scales.
+#[derive(Clone, Debug)]
+pub(super) struct Choices {
+    /// Inputs of joins (node, which input) that are rescaled.
+    pub(super) rescales: BTreeSet<(usize, usize)>,
+    /// By node: fraction bits its weights go without.
+    pub(super) trims: Vec<i32>,
+    /// Whether to rescale inside a linear run where nothing else helps.
+    pub(super) force: bool,
+}
+
+/// The plan with the narrowest rings for no more round trips than needed.
+pub(super) fn choose(problem: &Problem<'_>) -> Plan {
+    let trims = vec![0; problem.graph.nodes.len()];
+    let mut choices = Choices { rescales: BTreeSet::new(), trims, force: false };
+    choose_rescales(problem, &mut choices);
+    choose_trims(problem, &mut choices);
+    choices.force = true;
+    Plan::new(problem, &choices)
+}
+
+/// A reader that decides how wide a ring must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Cause {
+    /// An `Activate` or `Maximum`, by node.
+    Node(usize),
+    /// The client, who reads the logits.
+    Logits,
+}
+
+/// Each cause with the bits it needs and the value it reads.
+fn causes(plan: &Plan) -> Vec<(Cause, u32, usize)> {
+    let interactive = plan.steps.iter().enumerate().filter_map(|(index, step)| {
+        let node = step.node.filter(|_| !step.is_linear())?;
+        Some((Cause::Node(node), plan.need(index), step.inputs[0]))
+    });
+    let logits = (Cause::Logits, plan.logit_width, plan.steps.len());
+    interactive.chain([logits]).collect()
+}
+
+fn need(plan: &Plan, cause: Cause) -> u32 {
+    causes(plan).into_iter().find(|other| other.0 == cause).map_or(0, |(_, need, _)| need)
+}
+
+/// The steps that make a value without any message: marked by number.
+fn linear_run(plan: &Plan, value: usize) -> Vec<bool> {
+    let mut is_in_run = vec![false; plan.steps.len()];
+    let mut open = vec![value];
+    while let Some(value) = open.pop() {
+        let Some(index) = value.checked_sub(1) else { continue };
+        if plan.steps[index].is_linear() && !is_in_run[index] {
+            is_in_run[index] = true;
+            open.extend(&plan.steps[index].inputs);
+        }
+    }
+    is_in_run
+}
+
+fn choose_rescales(problem: &Problem<'_>, choices: &mut Choices) {
+    let mut settled = BTreeSet::new();
+    loop {
+        let plan = Plan::new(problem, choices);
+        let is_open = |(cause, need, _): &(Cause, u32, usize)| {
+            *need > problem.options.comfortable_ring_bits && !settled.contains(cause)
+        };
+        let Some((cause, before, value)) = causes(&plan).into_iter().find(is_open) else { return };
+        settled.insert(cause);
+        let run = linear_run(&plan, value);
+        let edges: Vec<_> =
+            plan.candidates.iter().filter(|found| run[found.step]).map(|found| found.edge).collect();
+        let mut trial = choices.clone();
+        trial.rescales.extend(&edges);
+        let narrowed = need(&Plan::new(problem, &trial), cause);
+        if narrowed >= before {
+            continue;
+        }
+        for edge in edges {
+            trial.rescales.remove(&edge);
+            if need(&Plan::new(problem, &trial), cause) > narrowed {
+                trial.rescales.insert(edge);
+            }
+        }
+        *choices = trial;
+    }
+}
+
+fn choose_trims(problem: &Problem<'_>, choices: &mut Choices) {
+    for trim in 1..=MAX_TRIM {
+        let plan = Plan::new(problem, choices);
+        for (_, need, value) in causes(&plan) {
+            if need <= WIDTH_LIMIT {
+                continue;
+            }
+            let run = linear_run(&plan, value);
+            for (step, _) in plan.steps.iter().zip(run).filter(|(_, is_in_run)| *is_in_run) {
+                if let (Some(node), ModelOperation::Linear { .. }) = (step.node, &step.operation) {
+                    choices.trims[node] = trim;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The network in the shape freezing works on: float operations of the frozen model's kinds.
+//!
+//! Built from the walk: batch norms are folded into the linear layers before them, ReLU layers that the mask drops
+//! altogether vanish, and what is left of batch norms becomes a depthwise 1x1 convolution.
+
+use crate::inference_model::LinearGeometry;
+use crate::mask::{ActivationMask, Bits, SiteMask};
+use crate::shape::Shape;
+use crate::spec::{NetworkSpec, Pool};
+use crate::walk::{ConvGeometry, Operation, Place, Step, ValueId, Walk};
+use crate::weights::{BATCH_NORM_EPSILON, FloatWeights, LayerWeights};
+
+/// A flat list of nodes; node `i` makes value `i + 1`, value 0 is the image and the last one the logits.
+#[derive(Clone, Debug)]
+pub(super) struct Graph {
+    pub(super) input: Shape,
+    pub(super) nodes: Vec<Node>,
+}
+
+/// One operation at its place.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) place: Place,
+    pub(super) operation: FloatOperation,
+    pub(super) inputs: Vec<usize>,
+    pub(super) shape: Shape,
+}
+
+/// What a node does.
+#[derive(Clone, Debug)]
+pub(super) enum FloatOperation {
+    Linear(FloatLinear),
+    Add,
+    Concat,
+    Slice { start: usize, channels: usize },
+    DropFirstRowAndColumn,
+    Sum(Window),
+    Average(Window),
+    Activate { mask: SiteMask, ceiling: Option<u8> },
+    Maximum(Pool),
+}
+
+/// What a sum or average runs over.
+#[derive(Clone, Debug)]
+pub(super) enum Window {
+    Pool(Pool),
+    Whole,
+}
+
+/// A convolution or fully connected layer.
+#[derive(Clone, Debug)]
+pub(super) struct FloatLinear {
+    pub(super) geometry: LinearGeometry,
+    pub(super) weights: Vec<f32>,
+    pub(super) biases: Vec<f32>,
+}
+
+impl FloatLinear {
+    /// Each channel times its scale, plus its shift.
+    pub(super) fn affine(scale: Vec<f32>, shift: Vec<f32>) -> Self {
+        let channels = scale.len();
+        let conv = ConvGeometry {
+            inputs: channels,
+            outputs: channels,
+            kernel: 1,
+            stride: 1,
+            padding: 0,
+            dilation: 1,
+            groups: channels,
+            bias: true,
+        };
+        Self { geometry: LinearGeometry::Conv(conv), weights: scale, biases: shift }
+    }
+
+    /// Whether it only scales and shifts channels.
+    pub(super) fn is_affine(&self) -> bool {
+        match &self.geometry {
+            LinearGeometry::Conv(conv) => {
+                let is_pointwise = conv.kernel == 1 && conv.stride == 1 && conv.padding == 0;
+                is_pointwise && conv.groups == conv.inputs && conv.groups == conv.outputs
+            }
+            LinearGeometry::FullyConnected { .. } => false,
+        }
+    }
+
+    /// Scales and shifts its outputs; exact everywhere.
+    pub(super) fn scale_outputs(&mut self, scale: &[f32], shift: &[f32]) {
+        let taps = self.geometry.taps();
+        for (row, factor) in self.weights.chunks_exact_mut(taps).zip(scale) {
+            row.iter_mut().for_each(|weight| *weight *= factor);
+        }
+        for ((bias, factor), shift) in self.biases.iter_mut().zip(scale).zip(shift) {
+            *bias = *bias * factor + shift;
+        }
+    }
+}
+
+impl Graph {
+    /// The network with its batch norms folded and its dropped ReLU layers gone.
+    pub(super) fn new(spec: &NetworkSpec, weights: &FloatWeights, mask: Option<&ActivationMask>) -> Self {
+        let mut builder = Builder::new(spec.walk(), mask);
+        for step in spec.walk().steps() {
+            let value = builder.step(step, weights.layer(&step.name));
+            builder.values.push(value);
+        }
+        let output = builder.values.pop().unwrap_or(0);
+        let mut graph = Self { input: spec.walk().shape(ValueId::IMAGE), nodes: builder.nodes };
+        graph.nodes.truncate(output);
+        graph.remove_unread();
+        graph
+    }
+
+    pub(super) fn shape(&self, value: usize) -> Shape {
+        if value == 0 { self.input } else { self.nodes[value - 1].shape }
+    }
+
+    /// The nodes that read each value, once per reading; the logits are read by the client, here a number past the end.
+    pub(super) fn readers(&self) -> Vec<Vec<usize>> {
+        let mut readers = vec![Vec::new(); self.nodes.len() + 1];
+        for (index, node) in self.nodes.iter().enumerate() {
+            for input in &node.inputs {
+                readers[*input].push(index);
+            }
+        }
+        readers[self.nodes.len()].push(self.nodes.len());
+        readers
+    }
+
+    /// Removes nodes whose values nobody reads.
+    pub(super) fn remove_unread(&mut self) {
+        let mut is_read = vec![false; self.nodes.len() + 1];
+        is_read[self.nodes.len()] = true;
+        for index in (0..self.nodes.len()).rev() {
+            if is_read[index + 1] {
+                self.nodes[index].inputs.iter().for_each(|input| is_read[*input] = true);
+            }
+        }
+        let mut renamed = vec![0];
+        let mut kept = Vec::new();
+        for (index, mut node) in std::mem::take(&mut self.nodes).into_iter().enumerate() {
+            if is_read[index + 1] {
+                node.inputs.iter_mut().for_each(|input| *input = renamed[*input]);
+                kept.push(node);
+            }
+            renamed.push(kept.len());
+        }
+        self.nodes = kept;
+    }
+
+    /// Convolutions with a kernel worth the name (no scaling of channels) and their multiply-adds.
+    pub(super) fn convolutions(&self) -> (usize, u64) {
+        let mut count = 0;
+        let mut multiply_adds = 0;
+        for node in &self.nodes {
+            if let FloatOperation::Linear(linear) = &node.operation {
+                multiply_adds += linear.geometry.taps() as u64 * node.shape.scalars();
+                let is_conv = matches!(linear.geometry, LinearGeometry::Conv(_));
+                count += usize::from(is_conv && !linear.is_affine());
+            }
+        }
+        (count, multiply_adds)
+    }
+}
+
+struct Builder<'a> {
+    walk: &'a Walk,
+    mask: Option<&'a ActivationMask>,
+    nodes: Vec<Node>,
+    /// The value of the graph for each value of the walk.
+    values: Vec<usize>,
+    /// How often each value of the walk is read, through dropped ReLUs.
+    readings: Vec<usize>,
+    /// How often each value of the graph is read.
+    node_readings: Vec<usize>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(walk: &'a Walk, mask: Option<&'a ActivationMask>) -> Self {
+        let mut builder = Self {
+            walk,
+            mask,
+            nodes: Vec::new(),
+            values: vec![0],
+            readings: vec![0; walk.value_count()],
+            node_readings: vec![usize::MAX],
+        };
+        // Backwards, so that a dropped ReLU hands its readings on to its input.
+        builder.readings[walk.output().0] = 1;
+        for step in walk.steps().iter().rev() {
+            let is_dropped = builder.is_dropped(step);
+            let handed_on = if is_dropped { builder.readings[step.output.0] } else { 1 };
+            step.inputs.iter().for_each(|input| builder.readings[input.0] += handed_on);
+        }
+        builder
+    }
+
+    /// Whether the mask drops all of a ReLU layer.
+    fn is_dropped(&self, step: &Step) -> bool {
+        match (&step.operation, self.mask) {
+            (Operation::Relu { site, .. }, Some(mask)) => mask.relu_count_at(*site) == 0,
+            _ => false,
+        }
+    }
+
+    /// Adds a step and gives the value it makes.
+    fn step(&mut self, step: &Step, layer: Option<&LayerWeights>) -> usize {
+        let size = self.walk.shape(step.inputs[0]);
+        let operation = match (&step.operation, layer) {
+            (Operation::BatchNorm { .. }, Some(LayerWeights::BatchNorm { scale, shift, mean, variance })) => {
+                let scale: Vec<f32> = scale
+                    .iter()
+                    .zip(variance)
+                    .map(|(scale, variance)| scale / (variance + BATCH_NORM_EPSILON).sqrt())
+                    .collect();
+                let shift = shift.iter().zip(mean).zip(&scale).map(|((shift, mean), scale)| shift - mean * scale);
+                return self.normalize(step, scale.clone(), shift.collect());
+            }
+            (Operation::Conv(conv), Some(LayerWeights::Linear { weights, biases })) => {
+                linear(LinearGeometry::Conv(*conv), weights, biases)
+            }
+            (&Operation::FullyConnected { inputs, outputs }, Some(LayerWeights::Linear { weights, biases })) => {
+                linear(LinearGeometry::FullyConnected { inputs, outputs }, weights, biases)
+            }
+            (Operation::Relu { .. }, _) if self.is_dropped(step) => return self.values[step.inputs[0].0],
+            (Operation::Relu { site, ceiling }, _) => {
+                let mask = self.mask.map_or(SiteMask::KeepAll, |mask| simplest(mask.site(*site), size));
+                FloatOperation::Activate { mask, ceiling: *ceiling }
+            }
+            (Operation::AveragePool(pool), _) => FloatOperation::Average(Window::Pool(pool.clone())),
+            (Operation::GlobalAveragePool, _) => FloatOperation::Average(Window::Whole),
+            (Operation::MaxPool(pool), _) => FloatOperation::Maximum(pool.clone()),
+            (Operation::Add, _) => FloatOperation::Add,
+            (Operation::Concat, _) => FloatOperation::Concat,
+            (&Operation::Slice { start, channels }, _) => FloatOperation::Slice { start, channels },
+            (Operation::DropFirstRowAndColumn, _) => FloatOperation::DropFirstRowAndColumn,
+            _ => unreachable!("weights were checked against the spec"),
+        };
+        self.push(step, operation)
+    }
+
+    fn push(&mut self, step: &Step, operation: FloatOperation) -> usize {
+        self.nodes.push(Node {
+            name: step.name.clone(),
+            place: step.place,
+            operation,
+            inputs: step.inputs.iter().map(|input| self.values[input.0]).collect(),
+            shape: self.walk.shape(step.output),
+        });
+        self.node_readings.push(self.readings[step.output.0]);
+        self.nodes.len()
+    }
+
+    /// A batch norm goes into the linear layers that make its input, if nothing else reads them.
+    fn normalize(&mut self, step: &Step, scale: Vec<f32>, shift: Vec<f32>) -> usize {
+        let value = self.values[step.inputs[0].0];
+        let Some(layers) = self.foldable(value) else {
+            return self.push(step, FloatOperation::Linear(FloatLinear::affine(scale, shift)));
+        };
+        let mut start = 0;
+        for layer in layers {
+            let end = start + self.nodes[layer].shape.channels;
+            if let FloatOperation::Linear(linear) = &mut self.nodes[layer].operation {
+                linear.scale_outputs(&scale[start..end], &shift[start..end]);
+            }
+            start = end;
+        }
+        self.node_readings[value] = self.readings[step.output.0];
+        value
+    }
+
+    /// The linear layers that make a value alone or side by side, each read by nothing else.
+    fn foldable(&self, value: usize) -> Option<Vec<usize>> {
+        let node = self.nodes.get(value.checked_sub(1)?)?;
+        if self.node_readings[value] != 1 {
+            return None;
+        }
+        match &node.operation {
+            FloatOperation::Linear(_) => Some(vec![value - 1]),
+            FloatOperation::Concat => {
+                let is_linear = |input: usize| {
+                    input > 0
+                        && self.node_readings[input] == 1
+                        && matches!(self.nodes[input - 1].operation, FloatOperation::Linear(_))
+                };
+                let all = node.inputs.iter().all(|input| is_linear(*input));
+                all.then(|| node.inputs.iter().map(|input| input - 1).collect())
+            }
+            _ => None,
+        }
+    }
+}
+
+fn linear(geometry: LinearGeometry, weights: &[f32], biases: &[f32]) -> FloatOperation {
+    FloatOperation::Linear(FloatLinear { geometry, weights: weights.to_vec(), biases: biases.to_vec() })
+}
+
+/// A mask that keeps all is written as such; nobody need look at its bits.
+fn simplest(mask: &SiteMask, shape: Shape) -> SiteMask {
+    let is_whole = |bits: &Bits| bits.ones() == bits.len() as u64;
+    match mask {
+        SiteMask::Channels(bits) | SiteMask::Pixels(bits) if is_whole(bits) => SiteMask::KeepAll,
+        _ if mask.relu_count(shape) == 0 => SiteMask::DropAll,
+        _ => mask.clone(),
+    }
+}

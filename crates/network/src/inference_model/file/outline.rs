@@ -1,0 +1,361 @@
+//! The outline within the byte forms. Numbers are little-endian, 4 bytes each unless said otherwise.
+//!
+//! ```text
+//! name (length, UTF-8); image: channels, height, width, ring bits, fraction, then mean and deviation per channel
+//! classes; weight bits (1 byte: 8 or 12); logit drop; number of steps
+//! per step: name; part (1 byte: 0 stem, 1 stage, 2 head), stage, block (0 for none)
+//!           number of inputs, each; channels, height, width; fraction; ring bits (1 byte each)
+//!           operation (1 byte), and its fields in the order of their declaration
+//! ```
+
+use super::super::check::{MAX_NAME_BYTES, MAX_STEPS};
+use super::super::{ImageFormat, LinearGeometry, ModelOperation, ModelOutline, ModelStep, WeightBits};
+use super::ModelFileError;
+use crate::mask::{Bits, SiteMask};
+use crate::shape::Shape;
+use crate::spec::Pool;
+use crate::walk::{ConvGeometry, Part, Place, StageIndex, ValueId};
+
+type Outcome<T> = Result<T, ModelFileError>;
+
+pub(super) struct Writer {
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Writer {
+    pub(super) fn new(magic: &[u8; 8]) -> Self {
+        let mut writer = Self { bytes: magic.to_vec() };
+        writer.bytes.extend(super::VERSION.to_le_bytes());
+        writer
+    }
+
+    pub(super) fn sealed(mut self) -> Vec<u8> {
+        let digest = blake3::hash(&self.bytes);
+        self.bytes.extend(digest.as_bytes());
+        self.bytes
+    }
+
+    pub(super) fn outline(&mut self, outline: &ModelOutline) {
+        self.text(&outline.name);
+        self.shape(outline.input);
+        self.number(outline.image_ring_bits as usize);
+        self.number(outline.image.fraction as usize);
+        for value in outline.image.mean.iter().chain(&outline.image.deviation) {
+            self.bytes.extend(value.to_le_bytes());
+        }
+        self.number(outline.classes);
+        self.bytes.push(match outline.weight_bits {
+            WeightBits::Eight => 8,
+            WeightBits::Twelve => 12,
+        });
+        self.number(outline.logit_drop as usize);
+        self.number(outline.steps.len());
+        for step in &outline.steps {
+            self.step(step);
+        }
+    }
+
+    fn step(&mut self, step: &ModelStep) {
+        self.text(&step.name);
+        let (part, stage) = match step.place.part {
+            Part::Stem => (0, 0),
+            Part::Stage(stage) => (1, stage.0),
+            Part::Head => (2, 0),
+        };
+        self.bytes.push(part);
+        self.number(stage);
+        self.number(step.place.block.unwrap_or(0));
+        self.number(step.inputs.len());
+        for input in &step.inputs {
+            self.number(input.0);
+        }
+        self.shape(step.shape);
+        self.bytes.extend([step.fraction as u8, step.ring_bits as u8]);
+        self.operation(&step.operation);
+    }
+
+    fn operation(&mut self, operation: &ModelOperation) {
+        match operation {
+            ModelOperation::Linear { geometry: LinearGeometry::Conv(conv), channel_shifts } => {
+                self.bytes.push(0);
+                let ConvGeometry { inputs, outputs, kernel, stride, padding, dilation, groups, bias } = *conv;
+                for number in [inputs, outputs, kernel, stride, padding, dilation, groups] {
+                    self.number(number);
+                }
+                self.bytes.push(u8::from(bias));
+                self.shifts(channel_shifts);
+            }
+            ModelOperation::Linear {
+                geometry: LinearGeometry::FullyConnected { inputs, outputs },
+                channel_shifts,
+            } => {
+                self.bytes.push(1);
+                self.number(*inputs);
+                self.number(*outputs);
+                self.shifts(channel_shifts);
+            }
+            ModelOperation::Add { shifts } => {
+                self.bytes.push(2);
+                self.shifts(shifts);
+            }
+            ModelOperation::Concat { shifts } => {
+                self.bytes.push(3);
+                self.shifts(shifts);
+            }
+            ModelOperation::Slice { start, channels } => {
+                self.bytes.push(4);
+                self.number(*start);
+                self.number(*channels);
+            }
+            ModelOperation::DropFirstRowAndColumn => self.bytes.push(5),
+            ModelOperation::SumPool(pool) => {
+                self.bytes.push(6);
+                self.pool(pool);
+            }
+            ModelOperation::GlobalSum => self.bytes.push(7),
+            ModelOperation::ScalePixels { factors } => {
+                self.bytes.push(8);
+                self.number(factors.len());
+                self.bytes.extend(factors.iter().flat_map(|factor| factor.to_le_bytes()));
+            }
+            ModelOperation::Activate { width, shift, ceiling, mask } => {
+                self.bytes.extend([9, *width as u8, *shift as u8, u8::from(ceiling.is_some())]);
+                self.bytes.extend(ceiling.iter().flat_map(|ceiling| ceiling.to_le_bytes()));
+                self.mask(mask);
+            }
+            ModelOperation::Maximum { pool, width } => {
+                self.bytes.extend([10, *width as u8]);
+                self.pool(pool);
+            }
+        }
+    }
+
+    fn mask(&mut self, mask: &SiteMask) {
+        let (kind, bits) = match mask {
+            SiteMask::KeepAll => (0, None),
+            SiteMask::DropAll => (1, None),
+            SiteMask::Channels(bits) => (2, Some(bits)),
+            SiteMask::Pixels(bits) => (3, Some(bits)),
+        };
+        self.bytes.push(kind);
+        self.bytes.extend(bits.into_iter().flat_map(Bits::bytes));
+    }
+
+    fn pool(&mut self, pool: &Pool) {
+        for number in [pool.kernel, pool.stride, pool.padding] {
+            self.number(number);
+        }
+        self.bytes.push(u8::from(pool.count_padding));
+    }
+
+    fn shifts(&mut self, shifts: &[u8]) {
+        self.number(shifts.len());
+        self.bytes.extend(shifts);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.number(text.len());
+        self.bytes.extend(text.as_bytes());
+    }
+
+    fn shape(&mut self, shape: Shape) {
+        for side in [shape.channels, shape.height, shape.width] {
+            self.number(side);
+        }
+    }
+
+    fn number(&mut self, number: usize) {
+        let number = u32::try_from(number).expect("a checked outline holds no larger numbers");
+        self.bytes.extend(number.to_le_bytes());
+    }
+}
+
+pub(super) struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self(bytes)
+    }
+
+    pub(super) fn finish(self) -> Outcome<()> {
+        if self.0.is_empty() { Ok(()) } else { Err(ModelFileError::Excess { bytes: self.0.len() }) }
+    }
+
+    pub(super) fn take(&mut self, count: usize) -> Outcome<&'a [u8]> {
+        let truncated = ModelFileError::Truncated { expected: count, came: self.0.len() };
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(truncated)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    pub(super) fn number(&mut self) -> Outcome<u32> {
+        let bytes = self.take(4)?;
+        Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+    }
+
+    pub(super) fn outline(&mut self) -> Outcome<ModelOutline> {
+        let name = self.text()?;
+        let input = self.shape()?;
+        let image_ring_bits = self.number()?;
+        let fraction = self.number()?;
+        let mean = self.floats(input.channels)?;
+        let deviation = self.floats(input.channels)?;
+        let classes = self.size()?;
+        let weight_bits = match self.byte()? {
+            8 => WeightBits::Eight,
+            12 => WeightBits::Twelve,
+            came => return Err(code("the number of weight bits", came, "8 or 12")),
+        };
+        let logit_drop = self.number()?;
+        let count = self.size()?;
+        if count > MAX_STEPS {
+            let came = count as u64;
+            return Err(ModelFileError::Code { what: "the number of steps", came, expected: "at most 40000" });
+        }
+        let steps = (0..count).map(|_| self.step()).collect::<Outcome<_>>()?;
+        let image = ImageFormat { fraction, mean, deviation };
+        Ok(ModelOutline { name, input, image, classes, weight_bits, logit_drop, steps, image_ring_bits })
+    }
+
+    fn step(&mut self) -> Outcome<ModelStep> {
+        let name = self.text()?;
+        let place = self.place()?;
+        let count = self.size()?;
+        let inputs = self.take(count.saturating_mul(4))?;
+        let value = |b: &[u8]| ValueId(u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize);
+        let inputs = inputs.chunks_exact(4).map(value).collect();
+        let shape = self.shape()?;
+        let fraction = u32::from(self.byte()?);
+        let ring_bits = u32::from(self.byte()?);
+        let operation = self.operation(shape)?;
+        Ok(ModelStep { name, place, operation, inputs, shape, fraction, ring_bits })
+    }
+
+    fn place(&mut self) -> Outcome<Place> {
+        let part = self.byte()?;
+        let stage = self.size()?;
+        let block = self.size()?;
+        let part = match (part, stage) {
+            (0, 0) => Part::Stem,
+            (1, stage) if stage > 0 => Part::Stage(StageIndex(stage)),
+            (2, 0) => Part::Head,
+            _ => return Err(code("the part of a step", part, "0 (stem), 1 (a stage) or 2 (head)")),
+        };
+        Ok(Place { part, block: Some(block).filter(|block| *block > 0) })
+    }
+
+    fn operation(&mut self, shape: Shape) -> Outcome<ModelOperation> {
+        Ok(match self.byte()? {
+            0 => {
+                let conv = ConvGeometry {
+                    inputs: self.size()?,
+                    outputs: self.size()?,
+                    kernel: self.size()?,
+                    stride: self.size()?,
+                    padding: self.size()?,
+                    dilation: self.size()?,
+                    groups: self.size()?,
+                    bias: self.flag()?,
+                };
+                let geometry = LinearGeometry::Conv(conv);
+                ModelOperation::Linear { geometry, channel_shifts: self.shifts()? }
+            }
+            1 => {
+                let geometry =
+                    LinearGeometry::FullyConnected { inputs: self.size()?, outputs: self.size()? };
+                ModelOperation::Linear { geometry, channel_shifts: self.shifts()? }
+            }
+            2 => ModelOperation::Add { shifts: self.shifts()? },
+            3 => ModelOperation::Concat { shifts: self.shifts()? },
+            4 => ModelOperation::Slice { start: self.size()?, channels: self.size()? },
+            5 => ModelOperation::DropFirstRowAndColumn,
+            6 => ModelOperation::SumPool(self.pool()?),
+            7 => ModelOperation::GlobalSum,
+            8 => {
+                let count = self.size()?;
+                let bytes = self.take(count.saturating_mul(4))?;
+                let factor = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
+                ModelOperation::ScalePixels { factors: bytes.chunks_exact(4).map(factor).collect() }
+            }
+            9 => self.activate(shape)?,
+            10 => {
+                let width = u32::from(self.byte()?);
+                ModelOperation::Maximum { pool: self.pool()?, width }
+            }
+            came => return Err(code("the operation of a step", came, "0 to 10")),
+        })
+    }
+
+    fn activate(&mut self, shape: Shape) -> Outcome<ModelOperation> {
+        let width = u32::from(self.byte()?);
+        let shift = u32::from(self.byte()?);
+        let ceiling = match self.flag()? {
+            false => None,
+            true => {
+                let low = u64::from(self.number()?);
+                Some(low | u64::from(self.number()?) << 32)
+            }
+        };
+        let mask = match self.byte()? {
+            0 => SiteMask::KeepAll,
+            1 => SiteMask::DropAll,
+            2 => SiteMask::Channels(self.bits(shape.channels as u64)?),
+            3 if shape.is_sane() => SiteMask::Pixels(self.bits(shape.scalars())?),
+            came => return Err(code("the kind of a mask", came, "0 to 3")),
+        };
+        Ok(ModelOperation::Activate { width, shift, ceiling, mask })
+    }
+
+    fn bits(&mut self, count: u64) -> Outcome<Bits> {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        Bits::from_bytes(self.take(count.div_ceil(8))?, count).ok_or(ModelFileError::Padding)
+    }
+
+    fn pool(&mut self) -> Outcome<Pool> {
+        let (kernel, stride, padding) = (self.size()?, self.size()?, self.size()?);
+        Ok(Pool { kernel, stride, padding, count_padding: self.flag()? })
+    }
+
+    fn shifts(&mut self) -> Outcome<Vec<u8>> {
+        let count = self.size()?;
+        Ok(self.take(count)?.to_vec())
+    }
+
+    fn floats(&mut self, count: usize) -> Outcome<Vec<f32>> {
+        let bytes = self.take(count.saturating_mul(4))?;
+        Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
+    }
+
+    fn text(&mut self) -> Outcome<String> {
+        let length = self.size()?;
+        if length > MAX_NAME_BYTES {
+            let came = length as u64;
+            return Err(ModelFileError::Code { what: "the length of a name", came, expected: "at most 512" });
+        }
+        String::from_utf8(self.take(length)?.to_vec()).map_err(|_| ModelFileError::Text)
+    }
+
+    fn shape(&mut self) -> Outcome<Shape> {
+        Ok(Shape::new(self.size()?, self.size()?, self.size()?))
+    }
+
+    fn size(&mut self) -> Outcome<usize> {
+        Ok(self.number()? as usize)
+    }
+
+    fn byte(&mut self) -> Outcome<u8> {
+        Ok(self.take(1)?[0])
+    }
+
+    fn flag(&mut self) -> Outcome<bool> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            came => Err(code("a flag", came, "0 or 1")),
+        }
+    }
+}
+
+fn code(what: &'static str, came: u8, expected: &'static str) -> ModelFileError {
+    ModelFileError::Code { what, came: u64::from(came), expected }
+}

@@ -1,0 +1,68 @@
+//! Which steps share a round trip.
+//!
+//! The image has depth 0; a linear step is as deep as its deepest input; `Activate` and `Maximum` are one deeper.
+//! All interactive steps of one depth need only values of lesser depth, so their messages travel together.
+
+use super::ModelOutline;
+use crate::walk::ValueId;
+
+/// The depth of every value, and the steps of every round trip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rounds {
+    depths: Vec<usize>,
+    interactive: Vec<Vec<usize>>,
+    linear: Vec<Vec<usize>>,
+}
+
+impl ModelOutline {
+    /// The round trips of one inference, the logits' last message left out.
+    ///
+    /// # Panics
+    /// If the outline was not checked.
+    pub fn rounds(&self) -> Rounds {
+        let mut rounds = Rounds { depths: vec![0], interactive: vec![Vec::new()], linear: vec![Vec::new()] };
+        for (index, step) in self.steps.iter().enumerate() {
+            let inputs = step.inputs.iter().map(|value| rounds.depths[value.0]).max().unwrap_or(0);
+            let depth = if step.is_linear() { inputs } else { inputs + 1 };
+            rounds.depths.push(depth);
+            if depth == rounds.interactive.len() {
+                rounds.interactive.push(Vec::new());
+                rounds.linear.push(Vec::new());
+            }
+            let steps = if step.is_linear() { &mut rounds.linear } else { &mut rounds.interactive };
+            steps[depth].push(index);
+        }
+        rounds
+    }
+}
+
+impl Rounds {
+    /// How many round trips there are.
+    pub fn count(&self) -> usize {
+        self.interactive.len() - 1
+    }
+
+    /// How many round trips come before a value is there.
+    ///
+    /// # Panics
+    /// If the value belongs to another outline.
+    pub fn depth(&self, value: ValueId) -> usize {
+        self.depths[value.0]
+    }
+
+    /// The `Activate` and `Maximum` steps of a round trip, numbered from 1.
+    ///
+    /// # Panics
+    /// If there are fewer round trips.
+    pub fn interactive(&self, round: usize) -> &[usize] {
+        &self.interactive[round]
+    }
+
+    /// The linear steps that follow a round trip; those of 0 need only the image.
+    ///
+    /// # Panics
+    /// If there are fewer round trips.
+    pub fn linear(&self, round: usize) -> &[usize] {
+        &self.linear[round]
+    }
+}

@@ -1,0 +1,282 @@
+//! A frozen model on integers in the clear: what private inference must equal.
+//!
+//! Values are exact 64-bit integers that wrap; they are reduced where the protocol reduces them: at the width of an
+//! `Activate` or `Maximum`, in the input's ring at a position without ReLU, and in the logits' ring. Every ring on the
+//! way is at least as wide as its readers need, so the wrapping in between does not show.
+//!
+//! | place | [`run`] | [`run_with`], b the client's share |
+//! | --- | --- | --- |
+//! | ReLU kept | round to nearest | the same |
+//! | ReLU dropped | round to nearest | stochastic: T of known-MSB truncation, from b |
+//! | logits | floor | floor, or one less when the low bits of b exceed those of the value |
+
+use super::kernels;
+use crate::image::{Image, ImageError};
+use crate::inference_model::{
+    InferenceModel, LinearGeometry, LinearWeights, ModelOperation, ModelOutline, ModelStep,
+};
+use crate::mask::SiteMask;
+use crate::shape::Shape;
+use crate::walk::ValueId;
+
+/// The client's shares, where the rounding depends on them.
+pub trait Coins {
+    /// The client's share of one scalar of the input of an `Activate` step, in that input's ring; with the number of
+    /// steps as `step`, its share of a logit. Bits beyond the ring are ignored.
+    fn client_share(&self, step: usize, scalar: usize) -> u64;
+}
+
+/// Every value of one run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// By [`ValueId`]; the image comes first. Right modulo each value's ring.
+    pub values: Vec<Vec<i64>>,
+    /// What the client gets, with [`ModelOutline::logit_fraction`] fraction bits.
+    pub logits: Vec<i64>,
+}
+
+impl Trace {
+    /// The first scalar in which two runs of one model differ, each value taken in its ring.
+    pub fn first_difference(&self, other: &Self, outline: &ModelOutline) -> Option<Difference> {
+        for (index, (mine, theirs)) in self.values.iter().zip(&other.values).enumerate() {
+            let value = ValueId(index);
+            let bits = outline.ring_bits(value);
+            let same = |(a, b): (&i64, &i64)| sign_extend(*a, bits) == sign_extend(*b, bits);
+            if let Some(scalar) = mine.iter().zip(theirs).position(|pair| !same(pair)) {
+                let step = index.checked_sub(1).map(|step| outline.steps[step].name.clone());
+                return Some(Difference { value, step, scalar, first: mine[scalar], second: theirs[scalar] });
+            }
+        }
+        None
+    }
+}
+
+/// A scalar in which two runs differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The value it belongs to.
+    pub value: ValueId,
+    /// The name of the step that made it; nothing for the image.
+    pub step: Option<String>,
+    /// Its place in the value.
+    pub scalar: usize,
+    /// In the first run.
+    pub first: i64,
+    /// In the second.
+    pub second: i64,
+}
+
+/// The logits with plain rounding.
+///
+/// # Errors
+/// When the image has another size than the model takes.
+pub fn run(model: &InferenceModel, image: &Image) -> Result<Vec<i64>, ImageError> {
+    Ok(trace(model, image, None)?.logits)
+}
+
+/// The logits with the protocol's rounding, repeated from the client's shares.
+///
+/// # Errors
+/// When the image has another size than the model takes.
+pub fn run_with(model: &InferenceModel, image: &Image, coins: &dyn Coins) -> Result<Vec<i64>, ImageError> {
+    Ok(trace(model, image, Some(coins))?.logits)
+}
+
+/// Every value, with plain rounding or the protocol's.
+///
+/// # Errors
+/// When the image has another size than the model takes.
+pub fn trace(
+    model: &InferenceModel,
+    image: &Image,
+    coins: Option<&dyn Coins>,
+) -> Result<Trace, ImageError> {
+    let outline = model.outline();
+    image.expect_shape(outline.input)?;
+    let mut values = vec![outline.image.encode(image)];
+    let mut layers = model.layers().iter();
+    for (index, step) in outline.steps.iter().enumerate() {
+        let value = match &step.operation {
+            ModelOperation::Linear { geometry, channel_shifts } => {
+                let layer = layers.next().expect("a model has weights for each linear step");
+                let input = (values[step.inputs[0].0].as_slice(), outline.shape(step.inputs[0]));
+                linear(geometry, channel_shifts, layer, input, step.shape)
+            }
+            ModelOperation::Activate { .. } => activate(outline, index, &values, coins),
+            _ => rearrange(outline, step, &values),
+        };
+        values.push(value);
+    }
+    let logits = round_logits(outline, &values[outline.output().0], coins);
+    Ok(Trace { values, logits })
+}
+
+/// The lowest bits of a number, as a signed one.
+pub(crate) fn sign_extend(value: i64, bits: u32) -> i64 {
+    let unused = 64 - bits;
+    value.wrapping_shl(unused) >> unused
+}
+
+fn low_bits(value: u64, bits: u32) -> u64 {
+    value & ((1 << bits) - 1)
+}
+
+fn linear(
+    geometry: &LinearGeometry,
+    channel_shifts: &[u8],
+    layer: &LinearWeights,
+    (input, size): (&[i64], Shape),
+    output: Shape,
+) -> Vec<i64> {
+    let weight = |index: usize| i64::from(layer.weights[index]);
+    let mut sums = match geometry {
+        LinearGeometry::Conv(conv) => kernels::convolve(conv, (input, size), output, weight),
+        LinearGeometry::FullyConnected { outputs, .. } => kernels::fully_connect(*outputs, input, weight),
+    };
+    let maps = sums.chunks_exact_mut(output.pixels() as usize);
+    for ((map, shift), bias) in maps.zip(channel_shifts).zip(&layer.biases) {
+        map.iter_mut().for_each(|sum| *sum = (*sum << shift).wrapping_add(*bias));
+    }
+    sums
+}
+
+/// All steps without weights and without ReLUs.
+fn rearrange(outline: &ModelOutline, step: &ModelStep, values: &[Vec<i64>]) -> Vec<i64> {
+    let input = &values[step.inputs[0].0];
+    let size = outline.shape(step.inputs[0]);
+    let shifted = |(value, shift): (&ValueId, &u8)| {
+        let shift = *shift;
+        values[value.0].iter().map(move |scalar| scalar << shift)
+    };
+    match &step.operation {
+        ModelOperation::Add { shifts } => {
+            let mut sum = vec![0_i64; input.len()];
+            for part in step.inputs.iter().zip(shifts).map(shifted) {
+                sum.iter_mut().zip(part).for_each(|(sum, scalar)| *sum = sum.wrapping_add(scalar));
+            }
+            sum
+        }
+        ModelOperation::Concat { shifts } => step.inputs.iter().zip(shifts).flat_map(shifted).collect(),
+        ModelOperation::Slice { start, channels } => kernels::slice(input, size, *start, *channels),
+        ModelOperation::DropFirstRowAndColumn => kernels::drop_first_row_and_column(input, size),
+        ModelOperation::SumPool(pool) => kernels::sum_pool(pool, (input, size), step.shape),
+        ModelOperation::GlobalSum => kernels::global_sum(input, size),
+        ModelOperation::ScalePixels { factors } => {
+            let scale = |(scalar, factor): (&i64, &u32)| scalar.wrapping_mul(i64::from(*factor));
+            input.iter().zip(factors.iter().cycle()).map(scale).collect()
+        }
+        ModelOperation::Maximum { pool, width } => {
+            let narrow: Vec<i64> = input.iter().map(|scalar| sign_extend(*scalar, *width)).collect();
+            kernels::max_pool(pool, (&narrow, size), step.shape)
+        }
+        ModelOperation::Linear { .. } | ModelOperation::Activate { .. } => {
+            unreachable!("steps with weights or ReLUs are executed by `trace`")
+        }
+    }
+}
+
+fn activate(
+    outline: &ModelOutline,
+    index: usize,
+    values: &[Vec<i64>],
+    coins: Option<&dyn Coins>,
+) -> Vec<i64> {
+    let step = &outline.steps[index];
+    let ModelOperation::Activate { width, shift, ceiling, mask } = &step.operation else {
+        unreachable!("only called for `Activate`")
+    };
+    let ring = outline.ring_bits(step.inputs[0]);
+    let keeps = mask_bits(mask, step.shape);
+    let input = values[step.inputs[0].0].iter().enumerate();
+    let pass = |(scalar, value): (usize, &i64)| match (keeps(scalar), coins) {
+        (true, _) => {
+            let result = sign_extend(add_half(*value, *shift), *width).max(0) >> shift;
+            ceiling.map_or(result, |ceiling| result.min(ceiling as i64))
+        }
+        (false, None) => add_half(sign_extend(*value, ring), *shift) >> shift,
+        (false, Some(coins)) => truncate(*value, coins.client_share(index, scalar), ring, *shift),
+    };
+    input.map(pass).collect()
+}
+
+fn mask_bits(mask: &SiteMask, shape: Shape) -> impl Fn(usize) -> bool + '_ {
+    let pixels = shape.pixels() as usize;
+    move |scalar| {
+        let (channel, pixel) = (scalar / pixels, scalar % pixels);
+        mask.keeps(shape, channel, pixel / shape.width, pixel % shape.width)
+    }
+}
+
+/// Half a unit more, so that flooring rounds to nearest.
+fn add_half(value: i64, shift: u32) -> i64 {
+    if shift == 0 { value } else { value.wrapping_add(1 << (shift - 1)) }
+}
+
+/// Known-MSB truncation as the two parties compute it, on shares `value - client` and `client`: the stochastic
+/// rounding of `value / 2^shift` in its range, and outside of it the same wrong answer as theirs.
+fn truncate(value: i64, client: u64, ring: u32, shift: u32) -> i64 {
+    let client = low_bits(client, ring);
+    // With ring bits below 63 nothing here wraps but the sum that is meant to.
+    let quarter = 1_u64 << ring >> 2;
+    let server = (value as u64).wrapping_sub(client).wrapping_add(quarter + (1 << shift) - 1);
+    let server = low_bits(server, ring);
+    let wraps = (server | client) >> (ring - 1);
+    let sum = (server >> shift) + (client >> shift);
+    sum as i64 - ((wraps << ring >> shift) + (quarter >> shift)) as i64
+}
+
+fn round_logits(outline: &ModelOutline, value: &[i64], coins: Option<&dyn Coins>) -> Vec<i64> {
+    let ring = outline.ring_bits(outline.output());
+    let drop = outline.logit_drop;
+    let round = |(scalar, logit): (usize, &i64)| {
+        let borrows = coins.is_some_and(|coins| {
+            let client = coins.client_share(outline.steps.len(), scalar);
+            low_bits(client, drop) > low_bits(*logit as u64, drop)
+        });
+        sign_extend((logit >> drop) - i64::from(borrows), ring - drop)
+    };
+    value.iter().enumerate().map(round).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn sign_extension_keeps_the_low_bits() {
+        assert_eq!(sign_extend(0b0111, 4), 7);
+        assert_eq!(sign_extend(0b1000, 4), -8);
+        assert_eq!(sign_extend(0b1_0001, 4), 1);
+        assert_eq!(sign_extend(-1, 62), -1);
+    }
+
+    #[test]
+    fn truncation_is_unbiased_and_off_by_less_than_one_unit_for_every_share() {
+        let (ring, shift) = (9, 3);
+        for value in -(1 << 7)..=(1 << 7) - (1 << shift) {
+            let results: Vec<i64> = (0..1 << ring).map(|client| truncate(value, client, ring, shift)).collect();
+            for (client, &result) in results.iter().enumerate() {
+                assert!(((result << shift) - value).abs() < 1 << shift, "{value} {client}: {result}");
+                let padded = value + (1 << shift) - 1;
+                let expected = (padded >> shift) - i64::from(client as i64 & 7 > padded & 7);
+                assert_eq!(result, expected);
+            }
+            assert_eq!(results.iter().sum::<i64>(), value << ring >> shift, "{value}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn truncation_equals_the_formula_in_wide_rings(
+            ring in 4_u32..=62, value in any::<i64>(), client in any::<u64>(), shift in any::<u32>(),
+        ) {
+            let shift = shift % (ring - 2);
+            let (low, high) = (-(1_i64 << (ring - 2)), (1_i64 << (ring - 2)) - (1 << shift));
+            let value = low + value.rem_euclid(high - low + 1);
+            let padded = value + (1 << shift) - 1;
+            let borrows = low_bits(client, shift) > low_bits(padded as u64, shift);
+            prop_assert_eq!(truncate(value, client, ring, shift), (padded >> shift) - i64::from(borrows));
+        }
+    }
+}

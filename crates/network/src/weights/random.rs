@@ -1,0 +1,111 @@
+//! Random weights for tests and benchmarks: the same for the same seed on every machine.
+//!
+//! Convolutions are drawn with He's variance. Batch norms take their mean and variance from a random image that is
+//! run through the layers as they are made, so that values neither explode nor vanish, however deep or linear the
+//! network is.
+
+use std::collections::BTreeMap;
+
+use super::{FloatWeights, LayerSize, LayerWeights};
+use crate::image::{Image, RandomBytes};
+use crate::inference_model::ImageFormat;
+use crate::reference::float;
+use crate::shape::Shape;
+use crate::spec::NetworkSpec;
+use crate::walk::{Operation, Step};
+
+impl FloatWeights {
+    /// Weights from a seed.
+    pub fn random(spec: &NetworkSpec, seed: u64) -> Self {
+        let walk = spec.walk();
+        let input = spec.draft().input;
+        let image = ImageFormat::usual(input.channels).normalize(&Image::random(input, seed));
+        let mut values = vec![image];
+        let mut layers = BTreeMap::new();
+        for step in walk.steps() {
+            let mut stream = RandomBytes::new(&step.name, seed);
+            let layer = match LayerSize::of(walk, step) {
+                Some(LayerSize::Linear { weights, outputs }) => Some(linear(&mut stream, step, weights, outputs)),
+                Some(LayerSize::BatchNorm { .. }) => {
+                    let (value, shape) = (&values[step.inputs[0].0], walk.shape(step.output));
+                    Some(batch_norm(&mut stream, &step.operation, value, shape))
+                }
+                None => None,
+            };
+            values.push(float::apply(walk, step, &values, layer.as_ref(), None));
+            layers.extend(layer.map(|layer| (step.name.clone(), layer)));
+        }
+        Self { layers }
+    }
+}
+
+fn linear(stream: &mut RandomBytes, step: &Step, weights: usize, outputs: usize) -> LayerWeights {
+    let taps = weights / outputs;
+    let deviation = (2.0 / taps as f32).sqrt();
+    let has_bias = match &step.operation {
+        Operation::Conv(conv) => conv.bias,
+        _ => true,
+    };
+    let weights = (0..weights).map(|_| stream.normal() * deviation).collect();
+    let biases = (0..outputs).map(|_| if has_bias { 0.05 * stream.normal() } else { 0.0 }).collect();
+    LayerWeights::Linear { weights, biases }
+}
+
+fn batch_norm(stream: &mut RandomBytes, operation: &Operation, value: &[f32], shape: Shape) -> LayerWeights {
+    let square = |values: &[f32], mean: f32| {
+        values.iter().map(|value| (value - mean) * (value - mean)).sum::<f32>() / values.len() as f32
+    };
+    let average = |values: &[f32]| values.iter().sum::<f32>() / values.len() as f32;
+    // One image has few pixels in deep layers, so a channel's variance leans on that of the whole layer.
+    let layer = square(value, average(value)).max(1e-6);
+    let (mut mean, mut variance) = (Vec::new(), Vec::new());
+    for map in value.chunks_exact(shape.pixels() as usize) {
+        let center = average(map);
+        mean.push(0.7 * center);
+        variance.push(0.5 * (square(map, center) + layer));
+    }
+    let is_learned = *operation == Operation::BatchNorm { affine: true };
+    let mut draw = |usual: f32, spread: f32| {
+        let values = (0..shape.channels).map(|_| usual + if is_learned { spread * stream.normal() } else { 0.0 });
+        values.collect()
+    };
+    LayerWeights::BatchNorm { scale: draw(0.9, 0.15), shift: draw(0.0, 0.2), mean, variance }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transform::{self};
+    use crate::walk::StageIndex;
+    use crate::zoo;
+
+    #[test]
+    fn the_same_seed_gives_the_same_weights() {
+        let spec = zoo::build("resnet10:m=2", 8, 10).unwrap();
+        assert_eq!(FloatWeights::random(&spec, 5), FloatWeights::random(&spec, 5));
+        assert_ne!(FloatWeights::random(&spec, 5), FloatWeights::random(&spec, 6));
+        assert_eq!(FloatWeights::random(&spec, 5).check(&spec), Ok(()));
+    }
+
+    #[test]
+    fn values_neither_explode_nor_vanish() {
+        let culled = |spec: NetworkSpec, stages: &[usize]| {
+            stages.iter().fold(spec, |spec, stage| transform::cull_stage(&spec, StageIndex(*stage)).unwrap())
+        };
+        let specs = [
+            zoo::build("resnet56:m=4", 16, 10).unwrap(),
+            culled(zoo::build("resnet18:m=4", 16, 10).unwrap(), &[1, 2, 3, 4]),
+            zoo::build("darts:c=4,d=4", 16, 10).unwrap(),
+            zoo::build("wrn-22x1", 16, 10).unwrap(),
+        ];
+        for spec in specs {
+            let weights = FloatWeights::random(&spec, 3);
+            let image = Image::random(spec.draft().input, 99);
+            let image = ImageFormat::usual(3).normalize(&image);
+            let trace = float::run(&spec, &weights, None, &image).unwrap();
+            for (step, maximum) in spec.walk().steps().iter().zip(&trace.maxima()[1..]) {
+                assert!((1e-3..1e3).contains(maximum), "{} {}: {maximum}", spec.name(), step.name);
+            }
+        }
+    }
+}

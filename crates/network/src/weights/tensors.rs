@@ -1,0 +1,278 @@
+//! Weights from a safetensors file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
+
+use super::{FloatWeights, LayerWeights, NamesMap, WeightsError};
+use crate::spec::NetworkSpec;
+use crate::walk::{Operation, Step};
+
+/// How many faults one refusal lists.
+const MAX_LISTED: usize = 12;
+
+impl FloatWeights {
+    /// Reads the weights of a network from a safetensors file.
+    ///
+    /// # Errors
+    /// When the file cannot be read or is none, or tensors are missing, of another shape or of another kind; all of
+    /// them are listed, with what was expected and what came.
+    pub fn from_safetensors_file(
+        spec: &NetworkSpec,
+        names: &NamesMap,
+        path: &Path,
+    ) -> Result<Self, WeightsFileError> {
+        let bytes = std::fs::read(path)
+            .map_err(|source| WeightsFileError::Unreadable { path: path.into(), source })?;
+        Self::from_safetensors(spec, names, &bytes)
+    }
+
+    /// Reads the weights of a network from the bytes of a safetensors file.
+    ///
+    /// # Errors
+    /// As for [`Self::from_safetensors_file`].
+    pub fn from_safetensors(
+        spec: &NetworkSpec,
+        names: &NamesMap,
+        bytes: &[u8],
+    ) -> Result<Self, WeightsFileError> {
+        let tensors = SafeTensors::deserialize(bytes).map_err(WeightsFileError::Format)?;
+        let mut reader = Reader { tensors, faults: Vec::new() };
+        let mut layers = BTreeMap::new();
+        for step in spec.walk().steps() {
+            let channels = spec.walk().shape(step.output).channels;
+            if let Some(layer) = reader.layer(step, names.tensor(&step.name), channels) {
+                layers.insert(step.name.clone(), layer);
+            }
+        }
+        if !reader.faults.is_empty() {
+            return Err(WeightsFileError::Tensors { faults: TensorFaults(reader.faults) });
+        }
+        Ok(Self::new(spec, layers)?)
+    }
+}
+
+struct Reader<'a> {
+    tensors: SafeTensors<'a>,
+    faults: Vec<TensorFault>,
+}
+
+impl Reader<'_> {
+    fn layer(&mut self, step: &Step, tensor: &str, channels: usize) -> Option<LayerWeights> {
+        match &step.operation {
+            Operation::Conv(conv) => {
+                let shape = vec![conv.outputs, conv.inputs / conv.groups, conv.kernel, conv.kernel];
+                Some(LayerWeights::Linear {
+                    weights: self.numbers(step, tensor, "weight", shape),
+                    biases: if conv.bias {
+                        self.numbers(step, tensor, "bias", vec![channels])
+                    } else {
+                        vec![0.0; channels]
+                    },
+                })
+            }
+            Operation::FullyConnected { inputs, outputs } => Some(LayerWeights::Linear {
+                weights: self.numbers(step, tensor, "weight", vec![*outputs, *inputs]),
+                biases: self.numbers(step, tensor, "bias", vec![*outputs]),
+            }),
+            Operation::BatchNorm { affine } => {
+                let mut learned = |part: &str, usual: f32| match affine {
+                    true => self.numbers(step, tensor, part, vec![channels]),
+                    false => vec![usual; channels],
+                };
+                Some(LayerWeights::BatchNorm {
+                    scale: learned("weight", 1.0),
+                    shift: learned("bias", 0.0),
+                    mean: self.numbers(step, tensor, "running_mean", vec![channels]),
+                    variance: self.numbers(step, tensor, "running_var", vec![channels]),
+                })
+            }
+            _ => None,
+        }
+    }
+
+    /// The numbers of one tensor; none, and a fault noted, where they cannot be had.
+    fn numbers(&mut self, step: &Step, tensor: &str, part: &str, expected: Vec<usize>) -> Vec<f32> {
+        let name = format!("{tensor}.{part}");
+        let came = match self.tensors.tensor(&name) {
+            Err(_) => "nothing".to_owned(),
+            Ok(view) if view.shape() != expected => format!("{:?}", view.shape()),
+            Ok(view) => match floats(&view) {
+                Some(numbers) => return numbers,
+                None => format!("numbers of kind {:?}", view.dtype()),
+            },
+        };
+        self.faults.push(TensorFault { step: step.name.clone(), tensor: name, expected, came });
+        Vec::new()
+    }
+}
+
+/// The numbers of a tensor of floats of any width.
+fn floats(view: &TensorView<'_>) -> Option<Vec<f32>> {
+    let bytes = view.data();
+    match view.dtype() {
+        Dtype::F32 => Some(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()),
+        Dtype::F64 => {
+            let wide = |b: &[u8]| f64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]) as f32;
+            Some(bytes.chunks_exact(8).map(wide).collect())
+        }
+        Dtype::BF16 => {
+            let brain = |b: &[u8]| f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16);
+            Some(bytes.chunks_exact(2).map(brain).collect())
+        }
+        Dtype::F16 => Some(bytes.chunks_exact(2).map(|b| half(u16::from_le_bytes([b[0], b[1]]))).collect()),
+        _ => None,
+    }
+}
+
+/// An IEEE half-precision number.
+fn half(bits: u16) -> f32 {
+    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
+    let fraction = f32::from(bits & 0x3ff) / 1024.0;
+    match i32::from(bits >> 10 & 0x1f) {
+        0 => sign * fraction * 2.0_f32.powi(-14),
+        31 if fraction == 0.0 => sign * f32::INFINITY,
+        31 => f32::NAN,
+        exponent => sign * (1.0 + fraction) * 2.0_f32.powi(exponent - 15),
+    }
+}
+
+/// A tensor that is not as the network needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorFault {
+    /// The step that needs it.
+    pub step: String,
+    /// Its name.
+    pub tensor: String,
+    /// The shape that was expected.
+    pub expected: Vec<usize>,
+    /// What came instead.
+    pub came: String,
+}
+
+/// All of them, printed as a short list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorFaults(pub Vec<TensorFault>);
+
+impl std::fmt::Display for TensorFaults {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for fault in self.0.iter().take(MAX_LISTED) {
+            let TensorFault { step, tensor, expected, came } = fault;
+            write!(formatter, "\n  {tensor} (for {step}): expected {expected:?}, came {came}")?;
+        }
+        match self.0.len().saturating_sub(MAX_LISTED) {
+            0 => Ok(()),
+            more => write!(formatter, "\n  and {more} more"),
+        }
+    }
+}
+
+/// A file that does not hold the weights of the network.
+#[derive(Debug, thiserror::Error)]
+pub enum WeightsFileError {
+    /// It could not be read.
+    #[error("cannot read {}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is no safetensors file.
+    #[error("this is no safetensors file: {0}")]
+    Format(#[source] SafeTensorError),
+    /// Tensors are missing or of another shape.
+    #[error("{} tensors do not fit the network:{faults}", faults.0.len())]
+    Tensors {
+        /// Which.
+        faults: TensorFaults,
+    },
+    /// Its numbers do not fit.
+    #[error(transparent)]
+    Weights(#[from] WeightsError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::zoo;
+
+    /// The tensors of a network as a trainer would name them.
+    fn file(spec: &NetworkSpec, weights: &FloatWeights, names: &NamesMap) -> Vec<u8> {
+        let mut tensors: Vec<(String, Vec<usize>, Vec<u8>)> = Vec::new();
+        let bytes = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+        for step in spec.walk().steps() {
+            let tensor = names.tensor(&step.name);
+            let mut push = |part: &str, shape: Vec<usize>, values: &[f32]| {
+                tensors.push((format!("{tensor}.{part}"), shape, bytes(values)));
+            };
+            match weights.layer(&step.name) {
+                Some(LayerWeights::Linear { weights, biases }) => match &step.operation {
+                    Operation::Conv(conv) => {
+                        let inputs = conv.inputs / conv.groups;
+                        push("weight", vec![conv.outputs, inputs, conv.kernel, conv.kernel], weights);
+                    }
+                    _ => {
+                        push("weight", vec![biases.len(), weights.len() / biases.len()], weights);
+                        push("bias", vec![biases.len()], biases);
+                    }
+                },
+                Some(LayerWeights::BatchNorm { scale, shift, mean, variance }) => {
+                    push("weight", vec![scale.len()], scale);
+                    push("bias", vec![scale.len()], shift);
+                    push("running_mean", vec![scale.len()], mean);
+                    push("running_var", vec![scale.len()], variance);
+                }
+                None => {}
+            }
+        }
+        let views = tensors.iter().map(|(name, shape, bytes)| {
+            (name.clone(), TensorView::new(Dtype::F32, shape.clone(), bytes).unwrap())
+        });
+        safetensors::serialize(views, None).unwrap()
+    }
+
+    #[test]
+    fn a_file_with_torchvision_names_reads_back() {
+        let spec = zoo::build("resnet18:m=2,stem=imagenet", 32, 10).unwrap();
+        let weights = FloatWeights::random(&spec, 4);
+        let names = NamesMap::torchvision_resnet18();
+        let bytes = file(&spec, &weights, &names);
+        assert_eq!(FloatWeights::from_safetensors(&spec, &names, &bytes).unwrap(), weights);
+    }
+
+    #[test]
+    fn missing_and_odd_tensors_are_listed() {
+        let small = zoo::build("resnet18:m=2", 32, 10).unwrap();
+        let names = NamesMap::torchvision_resnet18();
+        let bytes = file(&small, &FloatWeights::random(&small, 4), &names);
+        let other = zoo::build("resnet18:m=2", 32, 7).unwrap();
+        let error = FloatWeights::from_safetensors(&other, &names, &bytes).unwrap_err().to_string();
+        assert!(error.starts_with("2 tensors do not fit the network:"), "{error}");
+        assert!(error.contains("fc.weight (for head.fc1): expected [7, 16], came [10, 16]"), "{error}");
+        let error = FloatWeights::from_safetensors(&small, &NamesMap::default(), &bytes).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("stem.conv1.weight (for stem.conv1): expected [2, 3, 3, 3], came nothing"), "{text}");
+        assert!(text.contains("more"), "{text}");
+    }
+
+    #[test]
+    fn bytes_that_are_no_safetensors_are_refused() {
+        let spec = zoo::build("resnet18:m=2", 32, 10).unwrap();
+        for bad in [&b""[..], b"12345678", &[255; 40]] {
+            let result = FloatWeights::from_safetensors(&spec, &NamesMap::default(), bad);
+            assert!(matches!(result, Err(WeightsFileError::Format(_))));
+        }
+    }
+
+    #[test]
+    fn half_precision_follows_the_standard() {
+        let cases = [(0x3c00, 1.0), (0xc000, -2.0), (0x7bff, 65504.0), (0x0001, 2.0_f32.powi(-24)), (0x3555, 0.333_251_95)];
+        for (bits, value) in cases {
+            assert_eq!(half(bits), value);
+        }
+        assert!(half(0x7e00).is_nan() && half(0xfc00) == f32::NEG_INFINITY);
+    }
+}

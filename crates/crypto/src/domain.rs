@@ -59,10 +59,16 @@ domains! {
     HE_ZERO = "he encryption of zero";
     /// The client's RLWE secret key.
     HE_SECRET_KEY = "he secret key";
-    /// Errors of the client's ciphertexts and public key.
+    /// Errors of the client's ciphertexts.
     HE_ERROR = "he error";
     /// The uniform halves of the client's ciphertexts.
     HE_UNIFORM = "he ciphertext uniform half";
+    /// The seeds of those uniform halves, which travel in the clear.
+    HE_UNIFORM_SEED = "he ciphertext uniform seed";
+    /// The error of the client's public key.
+    HE_PUBLIC_ERROR = "he public key error";
+    /// The seed of the public key's uniform half, from both parties' nonces.
+    HE_PUBLIC_SEED = "he public key seed";
     /// The uniform half of the public key.
     HE_PUBLIC_UNIFORM = "he public key uniform half";
     /// The key of a file of prepared inferences.

@@ -1,0 +1,245 @@
+//! The client's side: keys, encryption of the blinds, decryption of its share.
+
+use super::bits::{WORD_WIDTH, numbers, words};
+use super::encoding::{decode, encode, restore};
+use super::error::HeError;
+use super::kernel::AlignedWords;
+use super::messages::{
+    AnswerCiphertext, InputCiphertext, LinearAnswer, LinearRequest, PublicKey, PublicSeed,
+};
+use super::ntt::NttTable;
+use super::packing::Layout;
+use super::parameters::HeParameters;
+use super::sampling::{ShortPolynomial, binomial, expand_uniform, stream, ternary};
+use crate::domain;
+use crate::random::{Scope, Seed};
+use crate::secret::Secret;
+
+/// The client's secret key. Known to the client only; drawn fresh for every session.
+pub struct ClientKey {
+    parameters: HeParameters,
+    /// For each prime the key's values, times 2^52.
+    pub(super) values: Vec<Secret<AlignedWords>>,
+}
+
+/// The randomness of one request. One request spends it.
+pub struct RequestSecrets {
+    errors: Seed,
+    uniform_seeds: Seed,
+}
+
+impl RequestSecrets {
+    /// The randomness of the request at this place.
+    pub fn derive(root: &Seed, scope: &Scope) -> Self {
+        Self {
+            errors: root.derive(domain::HE_ERROR, scope),
+            uniform_seeds: root.derive(domain::HE_UNIFORM_SEED, scope),
+        }
+    }
+}
+
+impl ClientKey {
+    /// A uniform ternary key.
+    pub fn generate(parameters: &HeParameters, root: &Seed, scope: &Scope) -> Self {
+        let mut generator = root.derive(domain::HE_SECRET_KEY, scope).generator();
+        let key = ternary(&mut generator, parameters.degree());
+        let values = parameters.tables().iter().map(|table| {
+            let mut values = Secret::new(transform(parameters, table, &key));
+            let word = table.modulus().word_factor();
+            values.expose_mut().iter_mut().for_each(|value| *value = table.modulus().multiply(*value, word));
+            values
+        });
+        Self { parameters: parameters.clone(), values: values.collect() }
+    }
+
+    /// The public key `(-(a s + e), a)` whose uniform half comes from the session's nonces.
+    pub fn public_key(&self, seed: &PublicSeed, root: &Seed, scope: &Scope) -> PublicKey {
+        let mut generator = root.derive(domain::HE_PUBLIC_ERROR, scope).generator();
+        let error = binomial(&mut generator, self.parameters.degree());
+        let uniform = expand_uniform(&self.parameters, domain::HE_PUBLIC_UNIFORM, seed.bytes());
+        let no_message = |_: &mut [u64], _: usize| {};
+        PublicKey::new(&self.parameters, *seed, self.encrypt_under(uniform, &error, no_message))
+    }
+
+    /// Encrypts the blinds of a layer.
+    ///
+    /// # Errors
+    /// When the number of blinds is not the layer's number of inputs.
+    pub fn encrypt(
+        &self,
+        layout: &Layout,
+        blinds: &[u64],
+        secrets: RequestSecrets,
+    ) -> Result<LinearRequest, HeError> {
+        let one = |index| self.encrypt_ciphertext(layout, blinds, &secrets, index);
+        let ciphertexts = (0..layout.input_ciphertexts()).map(one).collect::<Result<_, _>>()?;
+        LinearRequest::assemble(layout, ciphertexts)
+    }
+
+    /// One ciphertext of a request, for callers that divide the work. Each index is encrypted once.
+    ///
+    /// # Errors
+    /// When the number of blinds is not the layer's number of inputs.
+    pub fn encrypt_ciphertext(
+        &self,
+        layout: &Layout,
+        blinds: &[u64],
+        secrets: &RequestSecrets,
+        index: usize,
+    ) -> Result<InputCiphertext, HeError> {
+        let (expected, got) = (layout.shape().input_values(), blinds.len());
+        if expected != got {
+            return Err(HeError::Count { what: "blinds of a layer", expected, got });
+        }
+        let seed = stream(&secrets.uniform_seeds, index).array();
+        let uniform = expand_uniform(&self.parameters, domain::HE_UNIFORM, &seed);
+        let error = binomial(&mut stream(&secrets.errors, index), self.parameters.degree());
+        let mask = self.parameters.ring_mask();
+        let residues = self.encrypt_under(uniform, &error, |coefficients, limb| {
+            let modulus = self.parameters.tables()[limb].modulus();
+            for (coefficient, source) in layout.input_places(index) {
+                let message = encode(&self.parameters, limb, blinds[source] & mask);
+                coefficients[coefficient] = modulus.add(coefficients[coefficient], message);
+            }
+        });
+        Ok(InputCiphertext { seed, residues })
+    }
+
+    /// `message + e - a s` as values, for each prime; `add_message` adds the message's coefficients.
+    fn encrypt_under(
+        &self,
+        uniform: Vec<AlignedWords>,
+        error: &ShortPolynomial,
+        add_message: impl Fn(&mut [u64], usize),
+    ) -> Vec<AlignedWords> {
+        let kernels = self.parameters.kernels();
+        let limbs = uniform.into_iter().zip(self.parameters.tables()).zip(&self.values).enumerate();
+        let encrypt =
+            |(limb, ((mut product, table), key)): (_, ((AlignedWords, &NttTable), &Secret<AlignedWords>))| {
+                let modulus = table.modulus();
+                kernels.multiply_montgomery(modulus, &mut product, key.expose());
+                let mut body = Secret::new(lift(table, error));
+                add_message(body.expose_mut(), limb);
+                kernels.forward(table, body.expose_mut());
+                for (product, body) in product.iter_mut().zip(body.expose().iter()) {
+                    *product = modulus.subtract(*body, *product);
+                }
+                product
+            };
+        limbs.map(encrypt).collect()
+    }
+
+    /// The client's share of the layer's output: W r - s.
+    ///
+    /// # Errors
+    /// When the answer has another number of ciphertexts than the layout.
+    pub fn decrypt(&self, layout: &Layout, answer: &LinearAnswer) -> Result<Secret<Vec<u64>>, HeError> {
+        let (expected, got) = (layout.output_ciphertexts(), answer.ciphertexts.len());
+        if expected != got {
+            return Err(HeError::Count { what: "ciphertexts of an answer", expected, got });
+        }
+        let mut share = Secret::new(vec![0; layout.shape().output_values()]);
+        for (index, ciphertext) in answer.ciphertexts.iter().enumerate() {
+            let values = self.decrypt_ciphertext(layout, index, ciphertext)?;
+            layout.scatter(index, values.expose(), share.expose_mut());
+        }
+        Ok(share)
+    }
+
+    /// The useful values of one ciphertext, for callers that divide the work; [`Layout::scatter`] places them.
+    ///
+    /// # Errors
+    /// When the ciphertext does not have the length of this index.
+    pub fn decrypt_ciphertext(
+        &self,
+        layout: &Layout,
+        index: usize,
+        ciphertext: &AnswerCiphertext,
+    ) -> Result<Secret<Vec<u64>>, HeError> {
+        let (uniform, values) = ciphertext.checked_sections(layout, index)?;
+        let (parameters, count) = (&self.parameters, layout.output_count(index));
+        let format = parameters.format();
+        let sent = Received { bytes: values, width: format.value_bits, dropped: format.value_dropped, count };
+        let limbs = parameters.tables().iter().zip(&self.values).take(format.kept_primes);
+        let phases: Vec<_> = limbs
+            .map(|(table, key)| {
+                let product = self.key_product(table, key, uniform);
+                let mut phase = Secret::new(sent.residues(parameters, table));
+                for (phase, (coefficient, _)) in
+                    phase.expose_mut().iter_mut().zip(layout.output_places(index))
+                {
+                    *phase = table.modulus().add(*phase, product.expose()[coefficient]);
+                }
+                phase
+            })
+            .collect();
+        let decoded = (0..count).map(|place| {
+            let mut residues = [0; 2];
+            residues.iter_mut().zip(&phases).for_each(|(residue, phase)| *residue = phase.expose()[place]);
+            decode(parameters, &residues[..phases.len()])
+        });
+        Ok(Secret::new(decoded.collect()))
+    }
+
+    /// The second half times the key modulo one prime, as coefficients.
+    fn key_product(
+        &self,
+        table: &NttTable,
+        key: &Secret<AlignedWords>,
+        uniform: &[u8],
+    ) -> Secret<AlignedWords> {
+        let (parameters, kernels) = (&self.parameters, self.parameters.kernels());
+        let format = parameters.format();
+        let (width, dropped, count) = (format.uniform_bits, format.uniform_dropped, table.degree());
+        let residues = Received { bytes: uniform, width, dropped, count }.residues(parameters, table);
+        let mut product = Secret::new(AlignedWords::zeros(count));
+        product.expose_mut().copy_from_slice(&residues);
+        kernels.forward(table, product.expose_mut());
+        kernels.multiply_montgomery(table.modulus(), product.expose_mut(), key.expose());
+        kernels.inverse(table, product.expose_mut(), table.plain_scale);
+        product
+    }
+}
+
+/// One section of an answer.
+struct Received<'a> {
+    bytes: &'a [u8],
+    width: u32,
+    dropped: u32,
+    count: usize,
+}
+
+impl Received<'_> {
+    /// The numbers with their low bits restored, modulo one prime.
+    fn residues(&self, parameters: &HeParameters, table: &NttTable) -> Vec<u64> {
+        let modulus = table.modulus();
+        if parameters.format().kept_primes == 1 && self.width <= WORD_WIDTH {
+            // With the middle of the dropped bits a number may pass the prime, but not by half as much again.
+            let restored =
+                words(self.bytes, self.width, self.count).map(|sent| restore(sent.into(), self.dropped));
+            return restored.map(|number| modulus.correct(number as u64)).collect();
+        }
+        let restored = numbers(self.bytes, self.width, self.count).map(|sent| restore(sent, self.dropped));
+        restored.map(|number| modulus.reduce(number)).collect()
+    }
+}
+
+/// The residues of a short polynomial's coefficients.
+pub(super) fn lift(table: &NttTable, polynomial: &ShortPolynomial) -> AlignedWords {
+    let mut residues = AlignedWords::zeros(table.degree());
+    for (residue, coefficient) in residues.iter_mut().zip(polynomial.expose()) {
+        *residue = table.modulus().lift(i64::from(*coefficient));
+    }
+    residues
+}
+
+/// The values of a short polynomial.
+pub(super) fn transform(
+    parameters: &HeParameters,
+    table: &NttTable,
+    polynomial: &ShortPolynomial,
+) -> AlignedWords {
+    let mut values = lift(table, polynomial);
+    parameters.kernels().forward(table, &mut values);
+    values
+}

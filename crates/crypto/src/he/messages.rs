@@ -1,0 +1,421 @@
+//! What travels: the public key, the encrypted blinds, the answers. Lengths follow from the layout alone.
+
+use super::bits::{BitWriter, WORD_WIDTH, is_padding_clear, numbers, packed_length, words};
+use super::error::HeError;
+use super::kernel::AlignedWords;
+use super::packing::Layout;
+use super::parameters::HeParameters;
+use super::server::BlockAnswer;
+use crate::domain;
+use crate::secret::Secret;
+
+const SEED_BYTES: usize = 32;
+
+/// The seed of the public key's uniform half: a hash of both parties' nonces, so that neither chooses it.
+///
+/// There is no other way to make one. A party who chose it could choose the uniform half zero, and would then read the
+/// weights off the answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PublicSeed([u8; SEED_BYTES]);
+
+impl PublicSeed {
+    /// The seed of the session with these nonces.
+    ///
+    /// # Errors
+    /// When a nonce is all zeros or both are equal, which no honest party's nonces are.
+    pub fn derive(client_nonce: &[u8; 32], server_nonce: &[u8; 32]) -> Result<Self, HeError> {
+        if client_nonce == server_nonce || [client_nonce, server_nonce].contains(&&[0; 32]) {
+            return Err(HeError::Nonce);
+        }
+        let mut hasher = blake3::Hasher::new_derive_key(domain::HE_PUBLIC_SEED.context());
+        hasher.update(client_nonce).update(server_nonce);
+        Ok(Self(*hasher.finalize().as_bytes()))
+    }
+
+    pub(super) fn bytes(&self) -> &[u8; SEED_BYTES] {
+        &self.0
+    }
+}
+
+/// The client's public key, with which the server makes encryptions of zero.
+#[derive(Clone)]
+pub struct PublicKey {
+    seed: PublicSeed,
+    /// For each prime the computed and the uniform half, as values.
+    pub(super) halves: Vec<[AlignedWords; 2]>,
+}
+
+impl PublicKey {
+    pub(super) fn new(parameters: &HeParameters, seed: PublicSeed, computed: Vec<AlignedWords>) -> Self {
+        let uniform = super::sampling::expand_uniform(parameters, domain::HE_PUBLIC_UNIFORM, seed.bytes());
+        Self {
+            seed,
+            halves: computed
+                .into_iter()
+                .zip(uniform)
+                .map(|(computed, uniform)| [computed, uniform])
+                .collect(),
+        }
+    }
+
+    /// Bytes on the wire.
+    pub fn length(parameters: &HeParameters) -> usize {
+        SEED_BYTES + residues_length(parameters)
+    }
+
+    /// The message.
+    pub fn to_bytes(&self, parameters: &HeParameters) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Self::length(parameters));
+        bytes.extend_from_slice(self.seed.bytes());
+        write_residues(&mut bytes, parameters, self.halves.iter().map(|halves| &halves[0]));
+        bytes
+    }
+
+    /// Reads the client's key and makes sure that its uniform half comes from this session's nonces.
+    ///
+    /// # Errors
+    /// On a wrong length, another seed, or a coefficient that is not a residue.
+    pub fn from_bytes(
+        parameters: &HeParameters,
+        session: &PublicSeed,
+        bytes: &[u8],
+    ) -> Result<Self, HeError> {
+        const WHAT: &str = "a public key";
+        expect_length(WHAT, Self::length(parameters), bytes)?;
+        let (seed, residues) = bytes.split_at(SEED_BYTES);
+        if seed != session.bytes() {
+            return Err(HeError::PublicSeed);
+        }
+        Ok(Self::new(parameters, *session, read_residues(WHAT, parameters, residues)?))
+    }
+}
+
+/// One ciphertext from the client: the computed half, as values, and the seed of the uniform half.
+#[derive(Clone)]
+pub struct InputCiphertext {
+    pub(super) seed: [u8; SEED_BYTES],
+    pub(super) residues: Vec<AlignedWords>,
+}
+
+/// The encrypted blinds of a layer, from the client.
+#[derive(Clone)]
+pub struct LinearRequest {
+    pub(super) ciphertexts: Vec<InputCiphertext>,
+}
+
+impl LinearRequest {
+    /// Puts together what [`super::ClientKey::encrypt_ciphertext`] made, in order.
+    ///
+    /// # Errors
+    /// When their number is not the layout's.
+    pub fn assemble(layout: &Layout, ciphertexts: Vec<InputCiphertext>) -> Result<Self, HeError> {
+        let (expected, got) = (layout.input_ciphertexts(), ciphertexts.len());
+        if expected != got {
+            return Err(HeError::Count { what: "ciphertexts of a request", expected, got });
+        }
+        Ok(Self { ciphertexts })
+    }
+
+    /// Bytes on the wire.
+    pub fn length(layout: &Layout) -> usize {
+        layout.input_ciphertexts() * (SEED_BYTES + residues_length(layout.parameters()))
+    }
+
+    /// The message.
+    pub fn to_bytes(&self, layout: &Layout) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(Self::length(layout));
+        for ciphertext in &self.ciphertexts {
+            bytes.extend_from_slice(&ciphertext.seed);
+            write_residues(&mut bytes, layout.parameters(), ciphertext.residues.iter());
+        }
+        bytes
+    }
+
+    /// Reads the client's message.
+    ///
+    /// # Errors
+    /// On a wrong length or a coefficient that is not a residue.
+    pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, HeError> {
+        const WHAT: &str = "encrypted blinds";
+        expect_length(WHAT, Self::length(layout), bytes)?;
+        let parameters = layout.parameters();
+        let read = |chunk: &[u8]| {
+            let (seed, residues) = chunk.split_first_chunk().expect("the length was checked");
+            Ok(InputCiphertext { seed: *seed, residues: read_residues(WHAT, parameters, residues)? })
+        };
+        let chunks = bytes.chunks_exact(SEED_BYTES + residues_length(parameters));
+        Ok(Self { ciphertexts: chunks.map(read).collect::<Result<_, _>>()? })
+    }
+}
+
+/// One ciphertext from the server, as it travels: the second half, then the useful coefficients of the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AnswerCiphertext {
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The server's answer for a layer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinearAnswer {
+    pub(super) ciphertexts: Vec<AnswerCiphertext>,
+}
+
+impl LinearAnswer {
+    /// Puts together all blocks of a layer, in order, and with them the server's share.
+    ///
+    /// # Errors
+    /// When their number is not the layout's.
+    pub fn assemble(layout: &Layout, blocks: Vec<BlockAnswer>) -> Result<(Self, Secret<Vec<u64>>), HeError> {
+        let (expected, got) = (layout.blocks(), blocks.len());
+        if expected != got {
+            return Err(HeError::Count { what: "blocks of an answer", expected, got });
+        }
+        let mut share = Secret::new(vec![0; layout.shape().output_values()]);
+        let mut ciphertexts = Vec::with_capacity(layout.output_ciphertexts());
+        for block in blocks {
+            for (ciphertext, masks) in block.outputs {
+                layout.scatter(ciphertexts.len(), masks.expose(), share.expose_mut());
+                ciphertexts.push(ciphertext);
+            }
+        }
+        Ok((Self { ciphertexts }, share))
+    }
+
+    /// The ciphertexts, for a client that decrypts them in parallel.
+    pub fn ciphertexts(&self) -> &[AnswerCiphertext] {
+        &self.ciphertexts
+    }
+
+    /// Bytes on the wire.
+    pub fn length(layout: &Layout) -> usize {
+        let format = layout.parameters().format();
+        let uniform = packed_length(layout.parameters().degree(), format.uniform_bits);
+        let values = |ciphertext| packed_length(layout.output_count(ciphertext), format.value_bits);
+        (0..layout.output_ciphertexts()).map(|ciphertext| uniform + values(ciphertext)).sum()
+    }
+
+    /// The message.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let parts: Vec<_> = self.ciphertexts.iter().map(|ciphertext| &ciphertext.bytes[..]).collect();
+        parts.concat()
+    }
+
+    /// Reads the server's message.
+    ///
+    /// # Errors
+    /// On a wrong length or a coefficient that is not a residue.
+    pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, HeError> {
+        expect_length("an answer", Self::length(layout), bytes)?;
+        let mut rest = bytes;
+        let mut ciphertexts = Vec::with_capacity(layout.output_ciphertexts());
+        for index in 0..layout.output_ciphertexts() {
+            let (ciphertext, after) = AnswerCiphertext::read(layout, index, rest)?;
+            ciphertexts.push(ciphertext);
+            rest = after;
+        }
+        Ok(Self { ciphertexts })
+    }
+}
+
+impl AnswerCiphertext {
+    /// The second half's bytes and the useful coefficients', if they have the lengths of this place.
+    pub(super) fn checked_sections(&self, layout: &Layout, index: usize) -> Result<(&[u8], &[u8]), HeError> {
+        let format = layout.parameters().format();
+        let uniform = packed_length(layout.parameters().degree(), format.uniform_bits);
+        let values = packed_length(layout.output_count(index), format.value_bits);
+        expect_length("an answer's ciphertext", uniform + values, &self.bytes)?;
+        Ok(self.bytes.split_at(uniform))
+    }
+
+    fn read<'a>(layout: &Layout, index: usize, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), HeError> {
+        let (parameters, count) = (layout.parameters(), layout.output_count(index));
+        let format = parameters.format();
+        let uniform_length = packed_length(parameters.degree(), format.uniform_bits);
+        let (own, rest) = bytes.split_at(uniform_length + packed_length(count, format.value_bits));
+        let (uniform, values) = own.split_at(uniform_length);
+        let largest = |dropped: u32| (format.kept_modulus - 1) >> dropped;
+        check_range(uniform, format.uniform_bits, parameters.degree(), largest(format.uniform_dropped))?;
+        check_range(values, format.value_bits, count, largest(format.value_dropped))?;
+        Ok((Self { bytes: own.to_vec() }, rest))
+    }
+}
+
+fn check_range(bytes: &[u8], width: u32, count: usize, largest: u128) -> Result<(), HeError> {
+    const WHAT: &str = "an answer";
+    // A first pass without an early end is faster, and almost always the only one.
+    let is_in_range = match width <= WORD_WIDTH {
+        true => words(bytes, width, count).fold(0, u64::max) <= largest as u64,
+        false => numbers(bytes, width, count).fold(0, u128::max) <= largest,
+    };
+    if !is_in_range {
+        let mut sent = numbers(bytes, width, count).enumerate();
+        let (index, sent) = sent.find(|(_, number)| *number > largest).expect("some number is too large");
+        return Err(HeError::CoefficientRange { what: WHAT, index, largest, sent });
+    }
+    if !is_padding_clear(bytes, width, count) {
+        return Err(HeError::Padding { what: WHAT });
+    }
+    Ok(())
+}
+
+fn expect_length(what: &'static str, expected: usize, bytes: &[u8]) -> Result<(), HeError> {
+    match bytes.len() == expected {
+        true => Ok(()),
+        false => Err(HeError::Length { what, expected, sent: bytes.len() }),
+    }
+}
+
+/// A polynomial's residues take whole bytes, because the degree is a multiple of eight.
+fn residues_length(parameters: &HeParameters) -> usize {
+    packed_length(parameters.degree(), parameters.modulus_bits())
+}
+
+fn write_residues<'a>(
+    bytes: &mut Vec<u8>,
+    parameters: &HeParameters,
+    limbs: impl Iterator<Item = &'a AlignedWords>,
+) {
+    for (limb, table) in limbs.zip(parameters.tables()) {
+        let mut writer = BitWriter::new(bytes);
+        limb.iter().for_each(|residue| writer.push(u128::from(*residue), table.modulus().bits()));
+        writer.finish();
+    }
+}
+
+fn read_residues(
+    what: &'static str,
+    parameters: &HeParameters,
+    bytes: &[u8],
+) -> Result<Vec<AlignedWords>, HeError> {
+    let mut rest = bytes;
+    let mut limbs = Vec::with_capacity(parameters.tables().len());
+    for table in parameters.tables() {
+        let (width, degree) = (table.modulus().bits(), table.degree());
+        let (own, after) = rest.split_at(packed_length(degree, width));
+        rest = after;
+        let mut limb = AlignedWords::zeros(degree);
+        let largest = u128::from(table.modulus().value() - 1);
+        limb.iter_mut().zip(words(own, width, degree)).for_each(|(residue, sent)| *residue = sent);
+        if let Some(index) = limb.iter().position(|residue| *residue >= table.modulus().value()) {
+            return Err(HeError::CoefficientRange { what, index, largest, sent: u128::from(limb[index]) });
+        }
+        limbs.push(limb);
+    }
+    Ok(limbs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::he::packing::{ConvolutionShape, LinearShape};
+    use crate::he::parameters::{HeOutline, WeightBits};
+    use crate::he::tests::scope;
+    use crate::he::{AnswerSecrets, ClientKey, PreparedWeights, RequestSecrets, WeightStorage};
+    use crate::random::{Direction, Seed};
+
+    struct Messages {
+        parameters: HeParameters,
+        layout: Layout,
+        session: PublicSeed,
+        public_key: Vec<u8>,
+        request: Vec<u8>,
+        answer: Vec<u8>,
+    }
+
+    fn messages(ring_bits: u32) -> Messages {
+        let shape = LinearShape::Convolution(ConvolutionShape::same(3, 3, 5, 3));
+        let outline =
+            HeOutline::from_layers(ring_bits, WeightBits::Eight, vec![shape]).also_counting(4608, 600_000);
+        let parameters = HeParameters::from_outline(&outline).unwrap();
+        let layout = Layout::new(&parameters, &shape).unwrap();
+        let session = PublicSeed::derive(&[3; 32], &[4; 32]).unwrap();
+        let (root, place) = (Seed::from_bytes([1; 32]), scope(1, Direction::ClientToServer));
+        let key = ClientKey::generate(&parameters, &root, &place);
+        let public_key = key.public_key(&session, &root, &place);
+        let request = key.encrypt(&layout, &[5; 75], RequestSecrets::derive(&root, &place)).unwrap();
+        let weights = PreparedWeights::new(&layout, &[1; 81], WeightStorage::Everything).unwrap();
+        let (answer, _) =
+            weights.answer(&public_key, &request, AnswerSecrets::derive(&root, &place)).unwrap();
+        let public_key = public_key.to_bytes(&parameters);
+        let (request, answer) = (request.to_bytes(&layout), answer.to_bytes());
+        Messages { parameters, layout, session, public_key, request, answer }
+    }
+
+    fn set_bits(bytes: &mut [u8], bits: std::ops::Range<usize>) {
+        bits.for_each(|bit| bytes[bit / 8] |= 1 << (bit % 8));
+    }
+
+    #[test]
+    fn messages_come_back_as_they_were() {
+        for ring_bits in [32, 41, 64] {
+            let messages = messages(ring_bits);
+            let key =
+                PublicKey::from_bytes(&messages.parameters, &messages.session, &messages.public_key).unwrap();
+            assert!(key.to_bytes(&messages.parameters) == messages.public_key);
+            let request = LinearRequest::from_bytes(&messages.layout, &messages.request).unwrap();
+            assert!(request.to_bytes(&messages.layout) == messages.request);
+            let answer = LinearAnswer::from_bytes(&messages.layout, &messages.answer).unwrap();
+            assert!(answer.to_bytes() == messages.answer);
+        }
+    }
+
+    #[test]
+    fn messages_of_any_other_length_are_refused() {
+        let messages = messages(32);
+        let is_length = |error: Option<HeError>| matches!(error, Some(HeError::Length { .. }));
+        for change in [-1_isize, 1, isize::MIN] {
+            let cut = |bytes: &[u8]| {
+                let mut bytes = bytes.to_vec();
+                bytes.resize(bytes.len().saturating_add_signed(change), 0);
+                bytes
+            };
+            let key = cut(&messages.public_key);
+            assert!(is_length(PublicKey::from_bytes(&messages.parameters, &messages.session, &key).err()));
+            assert!(is_length(LinearRequest::from_bytes(&messages.layout, &cut(&messages.request)).err()));
+            assert!(is_length(LinearAnswer::from_bytes(&messages.layout, &cut(&messages.answer)).err()));
+        }
+    }
+
+    #[test]
+    fn coefficients_beyond_their_modulus_are_refused() {
+        let out_of_range = |error: Option<HeError>, place: usize| matches!(error, Some(HeError::CoefficientRange { index, .. }) if index == place);
+        let mut sent = messages(32);
+        set_bits(&mut sent.public_key[32..], 50..100);
+        let key = PublicKey::from_bytes(&sent.parameters, &sent.session, &sent.public_key);
+        assert!(out_of_range(key.err(), 1));
+        set_bits(&mut sent.request[32..], 200..250);
+        assert!(out_of_range(LinearRequest::from_bytes(&sent.layout, &sent.request).err(), 4));
+        for ring_bits in [32, 64] {
+            let mut sent = messages(ring_bits);
+            let format = sent.parameters.format().clone();
+            // Only where the modulus is a little below the power of two is there a number to refuse.
+            let width = format.uniform_bits as usize;
+            let all_ones = (1_u128 << width) - 1;
+            let refused = all_ones > (format.kept_modulus - 1) >> format.uniform_dropped;
+            set_bits(&mut sent.answer, 3 * width..4 * width);
+            assert_eq!(out_of_range(LinearAnswer::from_bytes(&sent.layout, &sent.answer).err(), 3), refused);
+        }
+    }
+
+    #[test]
+    fn stray_bits_after_the_last_coefficient_are_refused() {
+        let mut messages = messages(32);
+        assert_ne!(messages.layout.output_count(0) * messages.parameters.format().value_bits as usize % 8, 0);
+        *messages.answer.last_mut().unwrap() |= 0x80;
+        let error = LinearAnswer::from_bytes(&messages.layout, &messages.answer).err();
+        assert_eq!(error, Some(HeError::Padding { what: "an answer" }));
+    }
+
+    #[test]
+    fn parts_of_another_layer_are_refused() {
+        let messages = messages(32);
+        assert!(matches!(
+            LinearRequest::assemble(&messages.layout, vec![]).err(),
+            Some(HeError::Count { .. })
+        ));
+        assert!(matches!(
+            LinearAnswer::assemble(&messages.layout, vec![]).err(),
+            Some(HeError::Count { .. })
+        ));
+    }
+}

@@ -1,0 +1,240 @@
+//! The server's side: products with the weights, made circuit-private, as an answer for the client.
+
+use super::bits::{BitWriter, packed_length};
+use super::client::transform;
+use super::encoding::{compose, encode, rescale};
+use super::error::HeError;
+use super::kernel::{Accumulation, AlignedWords, LANES};
+use super::messages::{AnswerCiphertext, LinearAnswer, LinearRequest, PublicKey};
+use super::packing::Layout;
+use super::parameters::HeParameters;
+use super::sampling::{ShortPolynomial, binomial, expand_uniform, floods, ring_elements, stream, ternary};
+use super::weights::{BlockWeights, PreparedWeights, WeightScratch, interleave};
+use crate::domain;
+use crate::random::{Scope, Seed};
+use crate::secret::Secret;
+
+/// The randomness of one answer: masks, floods, encryptions of zero. One answer spends it.
+pub struct AnswerSecrets {
+    masks: Seed,
+    floods: Seed,
+    zeros: Seed,
+}
+
+impl AnswerSecrets {
+    /// The randomness of the answer at this place.
+    pub fn derive(root: &Seed, scope: &Scope) -> Self {
+        Self {
+            masks: root.derive(domain::HE_MASK, scope),
+            floods: root.derive(domain::HE_FLOOD, scope),
+            zeros: root.derive(domain::HE_ZERO, scope),
+        }
+    }
+}
+
+/// One tile's ciphertexts, expanded and interleaved for the products.
+pub struct TileInputs {
+    /// For each prime both halves, `[lane block][term][8]`.
+    limbs: Vec<[AlignedWords; 2]>,
+}
+
+/// What one unit of the server's work gives: ciphertexts to send and the masks to keep.
+pub struct BlockAnswer {
+    pub(super) outputs: Vec<(AnswerCiphertext, Secret<Vec<u64>>)>,
+}
+
+/// The encryption of zero that goes into one output ciphertext.
+pub(super) struct FreshZero {
+    pub(super) ternary: ShortPolynomial,
+    pub(super) error: ShortPolynomial,
+}
+
+impl TileInputs {
+    /// Expands the uniform halves of one tile's ciphertexts.
+    pub fn expand(layout: &Layout, request: &LinearRequest, tile: usize) -> Self {
+        let parameters = layout.parameters();
+        let terms = layout.inputs_per_tile();
+        let zeros = || AlignedWords::zeros(parameters.degree() * terms);
+        let mut limbs: Vec<_> = parameters.tables().iter().map(|_| [zeros(), zeros()]).collect();
+        for (term, ciphertext) in request.ciphertexts[tile * terms..][..terms].iter().enumerate() {
+            let uniform = expand_uniform(parameters, domain::HE_UNIFORM, &ciphertext.seed);
+            for ((limb, computed), uniform) in limbs.iter_mut().zip(&ciphertext.residues).zip(&uniform) {
+                interleave(&mut limb[0], &[computed], terms, term);
+                interleave(&mut limb[1], &[uniform], terms, term);
+            }
+        }
+        Self { limbs }
+    }
+}
+
+impl PreparedWeights {
+    /// The whole answer and the server's share s, on one thread.
+    ///
+    /// # Errors
+    /// When the request has another number of ciphertexts than the layout.
+    pub fn answer(
+        &self,
+        public_key: &PublicKey,
+        request: &LinearRequest,
+        secrets: AnswerSecrets,
+    ) -> Result<(LinearAnswer, Secret<Vec<u64>>), HeError> {
+        let layout = self.layout();
+        let (expected, got) = (layout.input_ciphertexts(), request.ciphertexts.len());
+        if expected != got {
+            return Err(HeError::Count { what: "ciphertexts of a request", expected, got });
+        }
+        let mut blocks = Vec::with_capacity(layout.blocks());
+        let mut scratch = WeightScratch::default();
+        for tile in 0..layout.tiles() {
+            let inputs = TileInputs::expand(layout, request, tile);
+            for block in layout.tile_blocks(tile) {
+                blocks.push(self.answer_block(public_key, &inputs, &secrets, block, &mut scratch));
+            }
+        }
+        LinearAnswer::assemble(layout, blocks)
+    }
+
+    /// One unit of work: the block with this index, given the inputs of its tile. Each block is answered once; the
+    /// scratch may serve any number of them.
+    pub fn answer_block(
+        &self,
+        public_key: &PublicKey,
+        inputs: &TileInputs,
+        secrets: &AnswerSecrets,
+        block: usize,
+        scratch: &mut WeightScratch,
+    ) -> BlockAnswer {
+        let layout = self.layout();
+        let (tile, inner) = (block / layout.blocks_per_tile(), block % layout.blocks_per_tile());
+        let outputs = layout.block_outputs(inner).map(|output| tile * layout.outputs_per_tile() + output);
+        let zeros: Vec<_> = outputs.clone().map(|output| FreshZero::draw(layout, secrets, output)).collect();
+        let weights = match self.kept_block(inner) {
+            Some(kept) => kept,
+            None => self.transform_into(inner, scratch),
+        };
+        let products = multiply_block(layout, inner, public_key, inputs, weights, &zeros);
+        let finish = |((output, zero), halves)| finish_output(layout, output, zero, halves, secrets);
+        BlockAnswer { outputs: outputs.zip(&zeros).zip(products).map(finish).collect() }
+    }
+}
+
+impl FreshZero {
+    pub(super) fn draw(layout: &Layout, secrets: &AnswerSecrets, output: usize) -> Self {
+        let mut generator = stream(&secrets.zeros, output);
+        let degree = layout.parameters().degree();
+        let ternary = ternary(&mut generator, degree);
+        Self { ternary, error: binomial(&mut generator, degree) }
+    }
+}
+
+/// For each output of a block and each prime, both halves of weights times inputs plus u times the public key, as
+/// coefficients.
+pub(super) fn multiply_block(
+    layout: &Layout,
+    block: usize,
+    public_key: &PublicKey,
+    inputs: &TileInputs,
+    weights: &BlockWeights,
+    zeros: &[FreshZero],
+) -> Vec<Vec<[Secret<AlignedWords>; 2]>> {
+    let parameters = layout.parameters();
+    let (kernels, degree) = (parameters.kernels(), parameters.degree());
+    let terms = layout.block_inputs(block);
+    let mut products: Vec<Vec<_>> = zeros.iter().map(|_| Vec::new()).collect();
+    for (limb, table) in parameters.tables().iter().enumerate() {
+        let mut zero_values = Secret::new(AlignedWords::zeros(zeros.len() * degree));
+        for (slot, zero) in zeros.iter().enumerate() {
+            let values = Secret::new(transform(parameters, table, &zero.ternary));
+            interleave(zero_values.expose_mut(), &[values.expose()], zeros.len(), slot);
+        }
+        let accumulation = Accumulation {
+            stored_terms: layout.inputs_per_tile(),
+            first_term: terms.start,
+            terms: terms.len(),
+            outputs: zeros.len(),
+            ciphertext: [&inputs.limbs[limb][0], &inputs.limbs[limb][1]],
+            weights: weights.limbs[limb].expose(),
+            public_key: [&public_key.halves[limb][0], &public_key.halves[limb][1]],
+            zero: zero_values.expose(),
+        };
+        let mut results = vec![AlignedWords::zeros(degree); 2 * zeros.len()];
+        kernels.accumulate(table.modulus(), &accumulation, &mut results);
+        for (index, mut result) in results.into_iter().enumerate() {
+            kernels.inverse(table, &mut result, table.montgomery_scale);
+            products[index / 2].push(Secret::new(result));
+        }
+    }
+    products.into_iter().map(pair_halves).collect()
+}
+
+fn pair_halves(polynomials: Vec<Secret<AlignedWords>>) -> Vec<[Secret<AlignedWords>; 2]> {
+    let mut polynomials = polynomials.into_iter();
+    std::iter::from_fn(|| Some([polynomials.next()?, polynomials.next()?])).collect()
+}
+
+/// Adds e_2, mask and flood, and writes what may be sent.
+fn finish_output(
+    layout: &Layout,
+    output: usize,
+    zero: &FreshZero,
+    limbs: Vec<[Secret<AlignedWords>; 2]>,
+    secrets: &AnswerSecrets,
+) -> (AnswerCiphertext, Secret<Vec<u64>>) {
+    let parameters = layout.parameters();
+    let (format, degree, count) = (parameters.format(), parameters.degree(), layout.output_count(output));
+    let masks = ring_elements(&mut stream(&secrets.masks, output), parameters.ring_mask(), count);
+    let floods = floods(&mut stream(&secrets.floods, output), parameters.flood_bits(), count);
+    let (mut values, mut uniform) = (Vec::new(), Vec::new());
+    for (limb, [product, mut second]) in limbs.into_iter().enumerate() {
+        let mut useful = Secret::new(AlignedWords::zeros(count.next_multiple_of(LANES)));
+        let hidden = layout.output_places(output).zip(masks.expose()).zip(floods.expose());
+        for (value, (((coefficient, _), mask), flood)) in useful.expose_mut().iter_mut().zip(hidden) {
+            *value = hide(parameters, limb, product.expose()[coefficient], *mask, *flood);
+        }
+        values.push(useful);
+        let modulus = parameters.tables()[limb].modulus();
+        for (coefficient, error) in second.expose_mut().iter_mut().zip(zero.error.expose()) {
+            *coefficient = modulus.add(*coefficient, modulus.lift(i64::from(*error)));
+        }
+        uniform.push(second);
+    }
+    let mut bytes = Vec::with_capacity(
+        packed_length(degree, format.uniform_bits) + packed_length(count, format.value_bits),
+    );
+    write_section(&mut bytes, parameters, uniform, degree, (format.uniform_bits, format.uniform_dropped));
+    write_section(&mut bytes, parameters, values, count, (format.value_bits, format.value_dropped));
+    (AnswerCiphertext { bytes }, masks)
+}
+
+/// Rescales, leaves out the low bits, and packs. Only what is flooded or pseudorandom already comes here.
+fn write_section(
+    bytes: &mut Vec<u8>,
+    parameters: &HeParameters,
+    mut limbs: Vec<Secret<AlignedWords>>,
+    count: usize,
+    (width, dropped): (u32, u32),
+) {
+    rescale(parameters, &mut limbs);
+    let mut writer = BitWriter::new(bytes);
+    match &limbs[..] {
+        [limb] => {
+            limb.expose()[..count].iter().for_each(|residue| writer.push((residue >> dropped).into(), width))
+        }
+        limbs => {
+            for place in 0..count {
+                let residues = [limbs[0].expose()[place], limbs[1].expose()[place]];
+                writer.push(compose(parameters, &residues) >> dropped, width);
+            }
+        }
+    }
+    writer.finish();
+}
+
+/// Subtracts the mask from the plaintext and adds the centered flood.
+#[inline(always)]
+pub(super) fn hide(parameters: &HeParameters, limb: usize, residue: u64, mask: u64, flood: u128) -> u64 {
+    let modulus = parameters.tables()[limb].modulus();
+    let masked = modulus.add(residue, encode(parameters, limb, mask.wrapping_neg() & parameters.ring_mask()));
+    let flood = modulus.add(modulus.reduce(flood), parameters.flood_center(limb));
+    modulus.add(masked, flood)
+}

@@ -181,7 +181,8 @@ impl<S: Read + Write> Client<S> {
         let outline = plan.outline();
         image.expect_shape(outline.input)?;
         self.connection.enter(Phase::Online);
-        let mut blinded = RingVector::from_signed(RingWidth::new(outline.image_ring_bits)?, &outline.image.encode(image));
+        let mut blinded =
+            RingVector::from_signed(RingWidth::new(outline.image_ring_bits)?, &outline.image.encode(image));
         // The server sees only this difference; the blind was drawn offline and stays with the client.
         blinded.subtract(prepared.image_blind.expose())?;
         self.connection.send(Kind::Values, &blinded.to_bytes())?;

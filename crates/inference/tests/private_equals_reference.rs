@@ -1,0 +1,202 @@
+//! Private inference equals the reference that repeats the protocol's rounding, bit for bit, for every family of the
+//! zoo at small size; and every byte and round is the predicted one.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::sync::Arc;
+use std::thread;
+
+use inference::client::{Answer, Client};
+use inference::connection::{Connection, Role, memory_pair};
+use inference::plan::Reveal;
+use inference::server::{ServedModel, Server, WeightMemory};
+use inference::transcript::{Phase, Transcript};
+use network::freeze::{FreezeOptions, freeze};
+use network::image::Image;
+use network::inference_model::InferenceModel;
+use network::mask::{ActivationMask, Bits, SiteMask};
+use network::reference;
+use network::spec::NetworkSpec;
+use network::transform::{
+    Reuse, ThinChoice, cull_stage, drop_stem_relus, reuse_relus, scale_channels, thin_stage,
+};
+use network::walk::StageIndex;
+use network::weights::FloatWeights;
+use network::zoo;
+
+/// Both parties in one process; gives the answers, the oracle's answers and the client's transcript.
+fn run_both_parties(
+    model: &InferenceModel,
+    reveal: Reveal,
+    memory: WeightMemory,
+    images: &[Image],
+) -> (Vec<Answer>, Vec<Vec<i64>>, Transcript, inference::plan::PlannedTraffic) {
+    let served = Arc::new(ServedModel::new(model, reveal, memory).unwrap());
+    let (client_end, server_end) = memory_pair();
+    let count = images.len();
+    let server = thread::spawn(move || {
+        let mut server =
+            Server::accept(Connection::new(server_end, Role::Server), served, b"channel").unwrap();
+        for _ in 0..count {
+            let prepared = server.prepare().unwrap();
+            server.classify(prepared).unwrap();
+        }
+        server.connection().transcript().clone()
+    });
+    let mut client = Client::connect(Connection::new(client_end, Role::Client), reveal, b"channel").unwrap();
+    let (mut answers, mut expected) = (Vec::new(), Vec::new());
+    for image in images {
+        let mut prepared = client.prepare_recorded().unwrap();
+        let coins = prepared.take_record().unwrap();
+        answers.push(client.classify(prepared, image).unwrap());
+        expected.push(reference::run_with(model, image, &coins).unwrap());
+    }
+    let theirs = server.join().unwrap();
+    let ours = client.connection().transcript().clone();
+    for phase in [Phase::SetUp, Phase::Offline, Phase::Online] {
+        assert_eq!(ours.phase(phase), theirs.phase(phase), "both parties count the same");
+    }
+    (answers, expected, ours, client.plan().traffic())
+}
+
+fn frozen(spec: &NetworkSpec, mask: Option<&ActivationMask>, seed: u64) -> InferenceModel {
+    let weights = FloatWeights::random(spec, seed);
+    let images: Vec<_> = (0..2).map(|number| Image::random(spec.draft().input, number)).collect();
+    freeze(spec, &weights, mask, &images, &FreezeOptions::default()).unwrap().0
+}
+
+fn assert_private_equals_reference(name: &str, model: &InferenceModel) {
+    let images = [Image::random(model.outline().input, 77)];
+    let (answers, expected, transcript, planned) =
+        run_both_parties(model, Reveal::Logits, WeightMemory::Everything, &images);
+    assert_eq!(answers, [Answer::Logits(expected[0].clone())], "{name}");
+    assert_eq!(transcript.phase(Phase::SetUp), planned.set_up, "{name}");
+    assert_eq!(transcript.phase(Phase::Offline), planned.offline, "{name}");
+    assert_eq!(transcript.phase(Phase::Online), planned.online, "{name}");
+}
+
+fn build(name: &str, side: usize) -> NetworkSpec {
+    zoo::build(name, side, 10).unwrap()
+}
+
+/// Keeps about half of the ReLUs: by pixel, by channel, all or none, site after site.
+fn mixed_mask(spec: &NetworkSpec) -> ActivationMask {
+    let mut state = 12345_u64;
+    let mut coin = move || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state >> 62 == 0
+    };
+    let masks = spec.walk().sites().iter().enumerate().map(|(index, site)| match index % 4 {
+        0 => SiteMask::Pixels(Bits::collect((0..site.shape.scalars()).map(|_| coin()))),
+        1 => SiteMask::Channels(Bits::collect((0..site.shape.channels).map(|_| coin()))),
+        2 => SiteMask::DropAll,
+        _ => SiteMask::KeepAll,
+    });
+    ActivationMask::new(spec, masks.collect()).unwrap()
+}
+
+#[test]
+fn every_family_of_the_zoo_at_small_size() {
+    let quarter = |spec: &NetworkSpec| scale_channels(spec, 0.125).unwrap();
+    let networks = [
+        ("resnet", build("resnet10:m=4", 16)),
+        ("thin resnet", build("resnet20:m=4,depths=1+1+1", 16)),
+        ("hybrenet", build("hrn-2x3x2x:m=4,depths=1+1+1+1", 16)),
+        ("wide resnet", build("wrn-10x1", 16)),
+        ("vgg", build("vgg11:c=4,hidden=16", 32)),
+        ("mobilenetv1", quarter(&build("mobilenetv1", 32))),
+        ("mobilenetv2", quarter(&build("mobilenetv2:clip=yes", 32))),
+        ("sphynx", build("sphynx:c=2,d=4,reduce=1+2", 16)),
+        ("sphynx with pooling", build("sphynx:c=2,d=3,reduce=0+1,cells=pc-darts", 16)),
+        ("darts", build("darts:c=2,d=3", 16)),
+    ];
+    for (number, (name, spec)) in networks.into_iter().enumerate() {
+        assert_private_equals_reference(name, &frozen(&spec, None, number as u64));
+    }
+}
+
+#[test]
+fn dropped_relus_of_every_kind() {
+    let spec = build("resnet18:m=4", 16);
+    let masked = frozen(&spec, Some(&mixed_mask(&spec)), 1);
+    assert_private_equals_reference("mask", &masked);
+
+    let culled = drop_stem_relus(&cull_stage(&spec, StageIndex(1)).unwrap()).unwrap();
+    assert_private_equals_reference("culled", &frozen(&culled, None, 2));
+
+    let thinned = (2..=4)
+        .try_fold(culled, |spec, stage| thin_stage(&spec, StageIndex(stage), ThinChoice::default()))
+        .unwrap();
+    assert_private_equals_reference("thinned", &frozen(&thinned, None, 3));
+
+    let reused = reuse_relus(&thinned, Reuse::new(4)).unwrap();
+    assert_private_equals_reference("reused", &frozen(&reused, None, 4));
+
+    let linear =
+        (1..=4).try_fold(drop_stem_relus(&spec).unwrap(), |spec, stage| cull_stage(&spec, StageIndex(stage)));
+    assert_private_equals_reference("no ReLU at all", &frozen(&linear.unwrap(), None, 5));
+}
+
+#[test]
+fn several_inferences_after_one_set_up_and_bounded_memory() {
+    let model = frozen(&build("resnet10:m=4", 16), None, 6);
+    let images: Vec<_> = (0..3).map(|number| Image::random(model.outline().input, 50 + number)).collect();
+    let (answers, expected, ..) =
+        run_both_parties(&model, Reveal::Logits, WeightMemory::AtMost(100_000), &images);
+    for (answer, expected) in answers.into_iter().zip(expected) {
+        assert_eq!(answer, Answer::Logits(expected));
+    }
+}
+
+#[test]
+fn the_class_alone_is_the_class_of_the_logits() {
+    let model = frozen(&build("resnet10:m=4", 16), None, 7);
+    let images: Vec<_> = (0..2).map(|number| Image::random(model.outline().input, 90 + number)).collect();
+    let (answers, expected, transcript, planned) =
+        run_both_parties(&model, Reveal::Class, WeightMemory::Everything, &images);
+    for (answer, expected) in answers.iter().zip(expected) {
+        let Answer::Class(class) = answer else { panic!("the class alone was asked for") };
+        // The circuit compares unrounded logits; rounded ones may tie.
+        assert!(expected[*class] + 1 >= *expected.iter().max().unwrap());
+    }
+    let online = transcript.phase(Phase::Online);
+    assert_eq!(
+        (online.bytes_up, online.bytes_down),
+        (2 * planned.online.bytes_up, 2 * planned.online.bytes_down)
+    );
+}
+
+#[test]
+fn garbled_bytes_are_proportional_to_kept_relus() {
+    let spec = build("resnet10:m=4", 16);
+    let with = |kept: usize| {
+        let masks = spec.walk().sites().iter().map(|site| {
+            SiteMask::Pixels(Bits::collect((0..site.shape.scalars() as usize).map(|index| index % 8 < kept)))
+        });
+        let mask = ActivationMask::new(&spec, masks.collect()).unwrap();
+        let model = frozen(&spec, Some(&mask), 8);
+        let plan = inference::plan::Plan::new(Arc::new(model.outline().clone()), Reveal::Logits).unwrap();
+        let layers = plan.layers();
+        let relus: u64 = layers.iter().map(|layer| layer.relus).sum();
+        let garbled: u64 =
+            layers.iter().map(|layer| layer.nonlinear_offline + layer.online - layer.truncation).sum();
+        (relus, garbled as f64)
+    };
+    let (few, few_bytes) = with(1);
+    let (many, many_bytes) = with(8);
+    assert_eq!(many, 8 * few);
+    assert!((many_bytes / few_bytes / 8.0 - 1.0).abs() < 0.15, "{few_bytes} {many_bytes}");
+}
+
+#[test]
+fn the_small_hybrenet_needs_at_most_eight_round_trips() {
+    let spec = zoo::build("hrn-2x5x3x:m=8", 32, 100).unwrap();
+    let spec = drop_stem_relus(&cull_stage(&spec, StageIndex(1)).unwrap()).unwrap();
+    let spec = (2..=4)
+        .try_fold(spec, |spec, stage| thin_stage(&spec, StageIndex(stage), ThinChoice::default()))
+        .unwrap();
+    let model = frozen(&spec, None, 9);
+    let plan = inference::plan::Plan::new(Arc::new(model.outline().clone()), Reveal::Logits).unwrap();
+    assert_eq!(model.outline().relu_count(), 26_112);
+    assert!(plan.traffic().online.rounds <= 16, "{} changes of direction", plan.traffic().online.rounds);
+}

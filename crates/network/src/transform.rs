@@ -92,7 +92,7 @@ pub enum TransformError {
         stages: usize,
     },
     /// The result does not fit together.
-    #[error("the transformed network does not fit: {0}")]
+    #[error("the transformed network does not fit")]
     Shapes(#[from] SpecError),
 }
 

@@ -48,7 +48,7 @@ fn relu_sharing_saves_without_changing_the_work() {
 
 #[test]
 fn table_9_channels_and_depths_for_fifty_thousand() {
-    let choices = sphynx_choices(50_000, 32);
+    let choices = sphynx_choices(50_000, 32).unwrap();
     let printed = [(5, 10, "51.2K"), (6, 8, "49.2K"), (7, 7, "50.2K"), (8, 6, "49.2K"), (10, 5, "51.2K")];
     assert_eq!(choices.len(), printed.len());
     for (choice, (channels, depth, text)) in choices.into_iter().zip(printed) {

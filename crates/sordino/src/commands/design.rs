@@ -262,9 +262,11 @@ impl DeepreduceArguments {
         let enumeration = Enumeration { with_single_blocks: self.single_blocks, ..Enumeration::default() };
         let line = |candidate: network::transform::Candidate| match candidate.spec {
             Ok(spec) => CandidateLine { name: candidate.name, cost: Some(Cost::of(&spec)), impossible: None },
-            Err(error) => {
-                CandidateLine { name: candidate.name, cost: None, impossible: Some(error.to_string()) }
-            }
+            Err(error) => CandidateLine {
+                name: candidate.name,
+                cost: None,
+                impossible: Some(format!("{:#}", anyhow::Error::from(error))),
+            },
         };
         let lines: Vec<_> = deepreduce_networks(&spec, &order, enumeration)?.into_iter().map(line).collect();
         if self.json {
@@ -300,7 +302,7 @@ struct SphynxArguments {
     budget: u64,
     /// Side of the input image.
     #[arg(long, default_value_t = 32, value_name = "PIXELS")]
-    input: u64,
+    input: usize,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -318,7 +320,7 @@ struct SphynxLine {
 
 impl SphynxArguments {
     fn run(&self, out: &mut dyn Write) -> anyhow::Result<Answer> {
-        let lines: Vec<_> = sphynx_choices(self.budget, self.input)
+        let lines: Vec<_> = sphynx_choices(self.budget, self.input)?
             .into_iter()
             .map(|choice| SphynxLine {
                 network: format!("sphynx:c={},d={}", choice.channels, choice.depth),

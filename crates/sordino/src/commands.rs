@@ -2,11 +2,15 @@
 //!
 //! Results go to `out` (also as `--json`), progress and logs to stderr.
 
+mod bench;
 mod completions;
 mod design;
 mod doctor;
 mod inspect;
+mod load;
 mod man;
+mod model;
+mod reduce;
 mod zoo;
 
 use std::io::Write;
@@ -29,6 +33,8 @@ enum Verb {
     Inspect(inspect::Arguments),
     /// Find networks for a ReLU budget by the papers' rules, without training.
     Design(design::Arguments),
+    /// Measure private inference, both parties on this machine.
+    Bench(bench::Arguments),
     /// Say what this machine has.
     Doctor(doctor::Arguments),
     /// Print shell completions.
@@ -56,6 +62,7 @@ impl CommandLine {
             Verb::Zoo(arguments) => zoo::run(&arguments, out),
             Verb::Inspect(arguments) => inspect::run(&arguments, out),
             Verb::Design(arguments) => design::run(&arguments, out),
+            Verb::Bench(arguments) => bench::run(&arguments, out),
             Verb::Doctor(arguments) => doctor::run(&arguments, out),
             Verb::Completions(arguments) => completions::run(&arguments, out),
             Verb::Man(arguments) => man::run(&arguments, out),

@@ -14,6 +14,7 @@
 //! ```
 
 pub use crypto;
+pub use inference;
 pub use network;
 
 pub mod commands;

@@ -49,7 +49,8 @@ fn images(spec: &NetworkSpec, first: u64, count: u64) -> Vec<Image> {
 /// A mask with whole, empty, channel-wise and pixel-wise sites.
 fn mixed_mask(spec: &NetworkSpec, seed: u64) -> ActivationMask {
     let mut stream = crate::image::RandomBytes::new("mask", seed);
-    let mut bits = |count: usize| Bits::collect((0..count).map(|_| stream.byte() & 3 == 0).collect::<Vec<_>>());
+    let mut bits =
+        |count: usize| Bits::collect((0..count).map(|_| stream.byte() & 3 == 0).collect::<Vec<_>>());
     let masks = spec.walk().sites().iter().zip(seed as usize..).map(|(site, turn)| match turn % 4 {
         0 => SiteMask::Pixels(bits(site.shape.scalars() as usize)),
         1 => SiteMask::Channels(bits(site.shape.channels)),

@@ -25,7 +25,9 @@ impl FloatWeights {
         for step in walk.steps() {
             let mut stream = RandomBytes::new(&step.name, seed);
             let layer = match LayerSize::of(walk, step) {
-                Some(LayerSize::Linear { weights, outputs }) => Some(linear(&mut stream, step, weights, outputs)),
+                Some(LayerSize::Linear { weights, outputs }) => {
+                    Some(linear(&mut stream, step, weights, outputs))
+                }
                 Some(LayerSize::BatchNorm { .. }) => {
                     let (value, shape) = (&values[step.inputs[0].0], walk.shape(step.output));
                     Some(batch_norm(&mut stream, &step.operation, value, shape))
@@ -66,7 +68,8 @@ fn batch_norm(stream: &mut RandomBytes, operation: &Operation, value: &[f32], sh
     }
     let is_learned = *operation == Operation::BatchNorm { affine: true };
     let mut draw = |usual: f32, spread: f32| {
-        let values = (0..shape.channels).map(|_| usual + if is_learned { spread * stream.normal() } else { 0.0 });
+        let values =
+            (0..shape.channels).map(|_| usual + if is_learned { spread * stream.normal() } else { 0.0 });
         values.collect()
     };
     LayerWeights::BatchNorm { scale: draw(0.9, 0.15), shift: draw(0.0, 0.2), mean, variance }

@@ -72,7 +72,7 @@ impl Diagnosis {
         Self {
             version: env!("CARGO_PKG_VERSION"),
             architecture: std::env::consts::ARCH,
-            processor: first_value("/proc/cpuinfo", "model name"),
+            processor: processor(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             memory_bytes: first_value("/proc/meminfo", "MemTotal").and_then(|text| kibibytes(&text)),
             features: vec![
@@ -86,6 +86,11 @@ impl Diagnosis {
             training: false,
         }
     }
+}
+
+/// What this machine calls its processor.
+pub(super) fn processor() -> Option<String> {
+    first_value("/proc/cpuinfo", "model name")
 }
 
 /// The value after `key :` in a file of such lines, as Linux writes them.

@@ -36,7 +36,12 @@ impl std::fmt::Display for Link {
             None if self.round_trip.is_zero() => formatter.write_str("loopback"),
             None => write!(formatter, "{} ms round trip", self.round_trip.as_secs_f64() * 1e3),
             Some(rate) => {
-                write!(formatter, "{} Mb/s, {} ms round trip", rate / 1e6, self.round_trip.as_secs_f64() * 1e3)
+                write!(
+                    formatter,
+                    "{} Mb/s, {} ms round trip",
+                    rate / 1e6,
+                    self.round_trip.as_secs_f64() * 1e3
+                )
             }
         }
     }
@@ -63,7 +68,8 @@ impl FromStr for Link {
                 .map(|number| (number, 1e9))
                 .or_else(|| rate.strip_suffix("mbps").map(|number| (number, 1e6)))?;
             let rate = number.parse::<f64>().ok().filter(|rate| *rate > 0.0)? * unit;
-            let delay = delay.strip_suffix("ms")?.parse::<f64>().ok().filter(|delay| (0.0..1e5).contains(delay))?;
+            let delay =
+                delay.strip_suffix("ms")?.parse::<f64>().ok().filter(|delay| (0.0..1e5).contains(delay))?;
             Some(link(rate, delay))
         });
         parsed.ok_or_else(|| format!("{text:?} is no link; write lan, wan, loopback, or such as 1gbps,20ms"))

@@ -90,6 +90,8 @@ pub(super) fn work(transcript: &Transcript, inferences: usize) -> Vec<(String, f
     let per_inference = |phase, work| transcript.work(phase, work).as_secs_f64() / inferences.max(1) as f64;
     Work::ALL
         .into_iter()
-        .map(|work| (work.name().to_owned(), per_inference(Phase::Offline, work), per_inference(Phase::Online, work)))
+        .map(|work| {
+            (work.name().to_owned(), per_inference(Phase::Offline, work), per_inference(Phase::Online, work))
+        })
         .collect()
 }

@@ -204,7 +204,8 @@ impl ServerProcess {
         if let Some(bytes) = arguments.weight_memory {
             command.arg("--weight-memory").arg(bytes.to_string());
         }
-        let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start the server's process")?;
+        let mut child =
+            command.stdout(Stdio::piped()).spawn().context("cannot start the server's process")?;
         let output = child.stdout.take().context("the server's output was piped")?;
         let mut output = BufReader::new(output);
         let mut line = String::new();
@@ -262,8 +263,9 @@ impl Report {
             Learned::Logits(logits) => Some((logits, run)),
             Learned::Class(_) => None,
         });
-        let differences =
-            logits.clone().flat_map(|(logits, run)| logits.iter().zip(&run.plain).map(|(a, b)| (a - b).abs()));
+        let differences = logits
+            .clone()
+            .flat_map(|(logits, run)| logits.iter().zip(&run.plain).map(|(a, b)| (a - b).abs()));
         let ranges = logits.map(|(_, run)| spread(&run.plain));
         Self {
             network: model.outline().name.clone(),
@@ -302,7 +304,9 @@ impl Report {
                 .collect(),
             peak_memory: PeakMemory { client: peak_memory(), server: server.peak_memory },
             matches_reference: runs.iter().all(Run::matches_reference),
-            class_agrees: runs.iter().all(|run| run.answer.class() == Learned::Logits(run.plain.clone()).class()),
+            class_agrees: runs
+                .iter()
+                .all(|run| run.answer.class() == Learned::Logits(run.plain.clone()).class()),
             max_logit_difference: differences.max(),
             logit_range: ranges.min(),
             server_ready_s: server.ready_s,
@@ -324,14 +328,26 @@ impl Report {
             self.link
         )?;
         writeln!(out)?;
-        let mut table =
-            Table::new(&["<phase", "wall", "CPU client", "CPU server", "MB up", "MB down", "rounds", "<predicted"]);
+        let mut table = Table::new(&[
+            "<phase",
+            "wall",
+            "CPU client",
+            "CPU server",
+            "MB up",
+            "MB down",
+            "rounds",
+            "<predicted",
+        ]);
         let megabytes = |bytes: u64| format!("{:.3}", bytes as f64 / 1e6);
         for (name, phase, bytes) in [
             ("offline", &self.offline, self.predicted.offline_bytes),
             ("online", &self.online, self.predicted.online_bytes),
         ] {
-            let exact = if phase.traffic.bytes_up + phase.traffic.bytes_down == bytes { "to the byte" } else { "OFF" };
+            let exact = if phase.traffic.bytes_up + phase.traffic.bytes_down == bytes {
+                "to the byte"
+            } else {
+                "OFF"
+            };
             table.row(vec![
                 name.to_owned(),
                 format!("{:.1} ms", phase.wall_s * 1e3),
@@ -392,7 +408,9 @@ fn by_kind(
     server: &[(String, f64, f64)],
 ) -> serde_json::Map<String, serde_json::Value> {
     let mut kinds = serde_json::Map::new();
-    for ((kind, client_offline, client_online), (_, server_offline, server_online)) in client.iter().zip(server) {
+    for ((kind, client_offline, client_online), (_, server_offline, server_online)) in
+        client.iter().zip(server)
+    {
         let times = serde_json::json!({
             "offline_client_s": client_offline,
             "offline_server_s": server_offline,

@@ -301,8 +301,8 @@ mod tests {
     fn dropping_relus_renames_no_weights() {
         use crate::transform::{ThinChoice, cull_stage, thin_stage};
         let weights = |spec: &crate::spec::NetworkSpec| -> Vec<String> {
-            let relu = |step: &&Step| !matches!(step.operation, Operation::Relu { .. });
-            spec.walk().steps().iter().filter(relu).map(|step| step.name.clone()).collect()
+            let is_other = |step: &&Step| !matches!(step.operation, Operation::Relu { .. });
+            spec.walk().steps().iter().filter(is_other).map(|step| step.name.clone()).collect()
         };
         for name in ["resnet18", "wrn-16x8", "vgg11", "mobilenetv2", "darts:c=4,d=4,share=yes"] {
             let spec = zoo::build(name, 32, 10).unwrap();

@@ -204,7 +204,7 @@ fn layouts_of_reuse_differ_in_work_on_all_layers_too() {
 fn a_broken_file_is_refused_with_its_place() {
     let file = ScratchFile::new("broken.toml");
     let good = std::fs::read_to_string(repository().join("networks/resnet18.toml")).unwrap();
-    std::fs::write(file.path(), good.replacen("out = 128, kernel = 1", "out = 127, kernel = 1", 1)).unwrap();
+    std::fs::write(file.path(), good.replacen("out = 128, filter = 1", "out = 127, filter = 1", 1)).unwrap();
     let message = refusal(&["inspect", file.path()]);
     assert!(message.contains("stage 2, block 1: the branches end at 128x16x16 and"), "{message}");
     std::fs::write(file.path(), "name = ").unwrap();

@@ -7,6 +7,8 @@
 mod error;
 mod layer;
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -179,11 +181,14 @@ impl NetworkSpec {
     /// When the file cannot be read, is too large to be a spec, or holds none.
     pub fn from_file(path: &Path) -> Result<Self, SpecFileError> {
         let unreadable = |source| SpecFileError::Unreadable { path: path.into(), source };
-        let length = std::fs::metadata(path).map_err(unreadable)?.len();
-        if length > MAX_FILE_BYTES {
-            return Err(SpecFileError::TooLarge { path: path.into(), length, limit: MAX_FILE_BYTES });
+        // The length a file claims is not trusted: a device claims none and never ends.
+        let mut text = String::new();
+        let mut file = File::open(path).map_err(unreadable)?.take(MAX_FILE_BYTES + 1);
+        file.read_to_string(&mut text).map_err(unreadable)?;
+        if text.len() as u64 > MAX_FILE_BYTES {
+            return Err(SpecFileError::TooLarge { path: path.into(), limit: MAX_FILE_BYTES });
         }
-        Self::from_toml(&std::fs::read_to_string(path).map_err(unreadable)?)
+        Self::from_toml(&text)
     }
 }
 
@@ -218,11 +223,11 @@ mod tests {
         input = { channels = 3, height = 8, width = 8 }
         head = ["global_average_pool", "classifier"]
         [stem]
-        layers = [{ conv = { out = 4, kernel = 3 } }, "batch_norm", "relu"]
+        layers = [{ conv = { out = 4, filter = 3 } }, "batch_norm", "relu"]
         [[stages]]
         [[stages.blocks]]
         [stages.blocks.residual]
-        body = [{ conv = { out = 4, kernel = 3 } }, "relu", { conv = { out = 4, kernel = 3 } }]
+        body = [{ conv = { out = 4, filter = 3 } }, "relu", { conv = { out = 4, filter = 3 } }]
         after_sum = ["relu"]
     "#;
 
@@ -243,27 +248,56 @@ mod tests {
 
     fn refusal(from: &str, to: &str) -> String {
         assert!(TINY.contains(from));
-        NetworkSpec::from_toml(&TINY.replace(from, to)).unwrap_err().to_string()
+        chain(&NetworkSpec::from_toml(&TINY.replace(from, to)).unwrap_err())
     }
+
+    /// An error with all its causes.
+    fn chain(error: &dyn std::error::Error) -> String {
+        let causes = error.source().map(|source| format!(": {}", chain(source)));
+        error.to_string() + &causes.unwrap_or_default()
+    }
+
+    /// What to replace in [`TINY`], by what, and what the refusal must say.
+    const WRONG: &[(&str, &str, &str)] = &[
+        (
+            "relu\", { conv = { out = 4",
+            "relu\", { conv = { out = 5",
+            "stage 1, block 1: the branches end at 5x8x8",
+        ),
+        ("out = 4, filter = 3 } }, \"batch", "out = 0, filter = 3 } }, \"batch", "stem, layer 1 (conv)"),
+        (
+            "out = 4, filter = 3 } }, \"batch",
+            "out = 4, filter = 11, padding = 0 } }, \"batch",
+            "spans 11 pixels",
+        ),
+        (
+            "filter = 3 } }, \"batch",
+            "filter = 4294967296 } }, \"batch",
+            "stem, layer 1 (conv): the filter is 4294967296; expected a number from 1 to 4096",
+        ),
+        ("filter = 3 } }, \"batch", "filter = 4095, dilation = 4095 } }, \"batch", "the padding is 8382465"),
+        ("filter = 3 } }, \"batch", "filter = 3, dilation = 4097 } }, \"batch", "the dilation is 4097"),
+        ("filter = 3 } }, \"batch", "filter = 3, padding = 4097 } }, \"batch", "the padding is 4097"),
+        (
+            "filter = 3 } }, \"batch",
+            "filter = 3, stride = 9223372036854775807 } }, \"batch",
+            "the stride is 9223372036854775807",
+        ),
+        ("\"batch_norm\"", "{ max_pool = { window = 4294967296, stride = 1 } }", "the window is 4294967296"),
+        ("\"batch_norm\"", "{ average_pool = { window = 2, stride = 4097 } }", "the stride is 4097"),
+        ("\"tiny\"", "\"\\u001b[31mtiny\"", "name: the name holds a control character"),
+        ("filter = 3 } }, \"batch", "kernel = 3 } }, \"batch", "expected one of `out`, `filter`"),
+        ("height = 8", "height = 99999999999", "99999999999"),
+        ("classes = 10", "classes = nan", "nan"),
+        ("classes = 10", "classes = -1", "-1"),
+        ("\"classifier\"", "\"relu\"", "head"),
+        ("\"batch_norm\"", "\"bach_norm\"", "bach_norm"),
+        ("after_sum", "after_some", "after_some"),
+    ];
 
     #[test]
     fn a_wrong_spec_is_refused_with_the_place_and_the_reason() {
-        let cases = [
-            (
-                "relu\", { conv = { out = 4",
-                "relu\", { conv = { out = 5",
-                "stage 1, block 1: the branches end at 5x8x8",
-            ),
-            ("out = 4, kernel = 3 } }, \"batch", "out = 0, kernel = 3 } }, \"batch", "stem, layer 1 (conv)"),
-            ("out = 4, kernel = 3 } }, \"batch", "out = 4, kernel = 11, padding = 0 } }, \"batch", "kernel"),
-            ("height = 8", "height = 99999999999", "99999999999"),
-            ("classes = 10", "classes = nan", "nan"),
-            ("classes = 10", "classes = -1", "-1"),
-            ("\"classifier\"", "\"relu\"", "head"),
-            ("\"batch_norm\"", "\"bach_norm\"", "bach_norm"),
-            ("after_sum", "after_some", "after_some"),
-        ];
-        for (from, to, expected) in cases {
+        for (from, to, expected) in WRONG {
             let message = refusal(from, to);
             assert!(message.contains(expected), "{to}: {message}");
         }
@@ -275,6 +309,32 @@ mod tests {
             + "[stages.blocks.cell]\nnodes = [[{ from = 2 }]]\nconcat = [2]\n";
         let message = NetworkSpec::from_toml(&cell).unwrap_err().to_string();
         assert!(message.contains("node 2") && message.contains("before it"), "{message}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_once() {
+        let chained = refusal("\"batch_norm\"", "\"bach_norm\"");
+        assert_eq!(chained.matches("bach_norm").count(), 2, "the line and the message of TOML: {chained}");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_file_without_an_end_is_refused() {
+        let link = std::env::temp_dir().join(format!("sordino-endless-{}.toml", std::process::id()));
+        std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
+        let result = NetworkSpec::from_file(&link);
+        std::fs::remove_file(&link).unwrap();
+        assert!(matches!(result, Err(SpecFileError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn a_spec_cut_anywhere_is_refused_or_read() {
+        let text = zoo::build("sphynx:c=5,d=5", 32, 10).unwrap().to_toml();
+        for end in (0..text.len()).step_by(50) {
+            if let Ok(spec) = NetworkSpec::from_toml(&text[..end]) {
+                assert_eq!(NetworkSpec::from_toml(&spec.to_toml()).unwrap(), spec);
+            }
+        }
     }
 
     #[test]

@@ -70,6 +70,16 @@ pub struct Place {
     pub block: Option<usize>,
 }
 
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.part, self.block) {
+            (Part::Stage(stage), Some(block)) => write!(formatter, "stage {}, block {block}", stage.0),
+            (Part::Stage(stage), None) => write!(formatter, "stage {}", stage.0),
+            (part, _) => write!(formatter, "the {part}"),
+        }
+    }
+}
+
 /// A convolution with everything resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConvGeometry {
@@ -77,8 +87,8 @@ pub struct ConvGeometry {
     pub inputs: usize,
     /// Output channels.
     pub outputs: usize,
-    /// Side of the kernel.
-    pub kernel: usize,
+    /// Side of the filter.
+    pub filter: usize,
     /// Step between outputs.
     pub stride: usize,
     /// Zeros on each side.
@@ -92,9 +102,16 @@ pub struct ConvGeometry {
 }
 
 impl ConvGeometry {
-    /// Weights of one output channel.
+    /// Weights of one output channel; a walk refuses convolutions where they cannot be counted.
     pub const fn taps(&self) -> usize {
-        self.inputs / self.groups * self.kernel * self.kernel
+        self.inputs / self.groups * self.filter * self.filter
+    }
+
+    /// The same before anybody checked that it can be counted.
+    fn checked_taps(&self) -> Option<u64> {
+        let side = self.filter as u64;
+        let taps = (self.inputs as u64 / self.groups as u64).checked_mul(side)?.checked_mul(side)?;
+        usize::try_from(taps).is_ok().then_some(taps)
     }
 }
 
@@ -178,8 +195,8 @@ pub struct Step {
     pub output: ValueId,
     /// Where.
     pub place: Place,
-    /// A unique name that stays the same when ReLUs are dropped elsewhere, such as `stage2.block1.body.conv1`;
-    /// the key of weights.
+    /// A unique name, such as `stage2.block1.body.conv1`; the key of weights. Operations are numbered per list
+    /// and kind, so dropping ReLUs renames nothing but later ReLUs of the same list.
     pub name: String,
 }
 
@@ -277,6 +294,22 @@ mod tests {
             names.sort_unstable();
             names.dedup();
             assert_eq!(names.len(), spec.walk().steps().len(), "{}", entry.name);
+        }
+    }
+
+    #[test]
+    fn dropping_relus_renames_no_weights() {
+        use crate::transform::{ThinChoice, cull_stage, thin_stage};
+        let weights = |spec: &crate::spec::NetworkSpec| -> Vec<String> {
+            let is_other = |step: &&Step| !matches!(step.operation, Operation::Relu { .. });
+            spec.walk().steps().iter().filter(is_other).map(|step| step.name.clone()).collect()
+        };
+        for name in ["resnet18", "wrn-16x8", "vgg11", "mobilenetv2", "darts:c=4,d=4,share=yes"] {
+            let spec = zoo::build(name, 32, 10).unwrap();
+            for choice in [ThinChoice::AfterSum, ThinChoice::Inner] {
+                let thinned = thin_stage(&spec, StageIndex(1), choice).unwrap();
+                assert_eq!(weights(&cull_stage(&thinned, StageIndex(2)).unwrap()), weights(&spec), "{name}");
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 //! `sphynx:c=5,d=10,reduce=0+5`. Networks come in their CIFAR form (3x3 stem, no early pooling); `stem=imagenet`
 //! asks for the other where a family has one.
 
+mod cells;
 mod darts;
 mod genotype;
 mod mobilenet;
@@ -81,10 +82,14 @@ fn unknown(name: &str) -> ZooError {
     let nearest = CATALOG
         .iter()
         .map(|entry| entry.name.split(':').next().unwrap_or(entry.name))
-        .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)))
-        .unwrap_or("resnet18");
-    ZooError::UnknownNetwork { name: name.to_owned(), nearest: nearest.to_owned() }
+        .map(|known| (known, strsim::jaro_winkler(known, name)))
+        .filter(|(_, similarity)| *similarity >= MIN_SIMILARITY)
+        .max_by(|a, b| a.1.total_cmp(&b.1));
+    ZooError::UnknownNetwork { name: name.to_owned(), nearest: nearest.map(|(known, _)| known.to_owned()) }
 }
+
+/// Names less alike than this are no typing mistakes of one another.
+const MIN_SIMILARITY: f64 = 0.75;
 
 /// What a family's function makes: all of a draft but name, classes and input.
 struct Parts {
@@ -123,12 +128,12 @@ impl StemForm {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZooError {
     /// No such family.
-    #[error("there is no network called {name:?}; the nearest name is {nearest:?} (`sordino zoo` lists all)")]
+    #[error("there is no network called {name:?}; {}`sordino zoo` lists all", suggestion(nearest.as_deref()))]
     UnknownNetwork {
         /// What was asked for.
         name: String,
-        /// The nearest known name.
-        nearest: String,
+        /// The nearest known name, if one is near.
+        nearest: Option<String>,
     },
     /// No such option.
     #[error("{family} has no option {option:?}; it takes {known}")]
@@ -159,8 +164,12 @@ pub enum ZooError {
         name: String,
     },
     /// The network does not fit the image.
-    #[error("the network does not fit: {0}")]
+    #[error("the network does not fit")]
     Shapes(#[from] SpecError),
+}
+
+fn suggestion(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |nearest| format!("the nearest name is {nearest:?}, and "))
 }
 
 const FAMILIES: &[Family] = &[
@@ -294,6 +303,8 @@ mod tests {
         assert!(error.contains("\"mobilenetv2\""), "{error}");
         let error = build("sphinx:c=5", 32, 10).unwrap_err().to_string();
         assert!(error.contains("\"sphynx\""), "{error}");
+        let error = build("foo", 32, 10).unwrap_err().to_string();
+        assert_eq!(error, "there is no network called \"foo\"; `sordino zoo` lists all");
     }
 
     #[test]
@@ -319,6 +330,13 @@ mod tests {
             "wrn-4000000000x8",
         ] {
             assert!(build(bad, 32, 10).is_err(), "{bad}");
+        }
+        let everywhere: Vec<_> = (0..100).map(|cell| cell.to_string()).collect();
+        for family in ["darts", "pc-darts", "sphynx"] {
+            let name = format!("{family}:c=1000,d=100,reduce={}", everywhere.join("+"));
+            assert!(matches!(build(&name, 32, 10), Err(ZooError::Shapes(_))), "{family}");
+            let late = build(&format!("{family}:d=4,reduce=1+4"), 32, 10).unwrap_err().to_string();
+            assert!(late.contains("cells from 0 to 3"), "{late}");
         }
         assert!(build("resnet18", 100_000, 10).is_err());
         assert!(build("resnet18", 32, 0).is_err());

@@ -6,6 +6,7 @@ mod completions;
 mod design;
 mod doctor;
 mod inspect;
+mod load;
 mod man;
 mod zoo;
 

@@ -24,14 +24,18 @@ pub fn stage_criticality(accuracies: &[f64], relus: &[u64]) -> Vec<f64> {
 pub struct CriticalityOrder(Vec<StageIndex>);
 
 impl CriticalityOrder {
+    /// The most stages an order may name.
+    pub const MAX_STAGES: usize = 16;
+
     /// An order that names each stage from 1 to D once.
     ///
     /// # Errors
-    /// When one is missing, repeated or out of range, or there are fewer than two.
+    /// When one is missing, repeated or out of range, or there are fewer than two or more than
+    /// [`Self::MAX_STAGES`].
     pub fn new(most_to_least: Vec<StageIndex>) -> Result<Self, OrderError> {
         let count = most_to_least.len();
         let is_named_once = |stage| most_to_least.iter().filter(|named| named.0 == stage).count() == 1;
-        if count < 2 || !(1..=count).all(is_named_once) {
+        if !(2..=Self::MAX_STAGES).contains(&count) || !(1..=count).all(is_named_once) {
             let came = most_to_least.iter().map(|stage| stage.0.to_string()).collect::<Vec<_>>().join(",");
             return Err(OrderError { came });
         }
@@ -66,7 +70,10 @@ impl CriticalityOrder {
 
 /// A list that is no order of stages.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{came:?} is no criticality order; name every stage once, most critical first, such as 3,2,4,1")]
+#[error(
+    "{came:?} is no criticality order; name every stage once, most critical first, such as 3,2,4,1 (at most {} stages)",
+    CriticalityOrder::MAX_STAGES
+)]
 pub struct OrderError {
     came: String,
 }
@@ -90,5 +97,8 @@ mod tests {
         for bad in ["", "1", "1,1", "0,1", "1,3", "3,2,4", "a,b", "1,2,"] {
             assert!(CriticalityOrder::parse(bad).is_err(), "{bad}");
         }
+        let stages = |count: usize| CriticalityOrder::new((1..=count).map(StageIndex).collect());
+        assert!(stages(CriticalityOrder::MAX_STAGES).is_ok());
+        assert!(stages(CriticalityOrder::MAX_STAGES + 1).is_err() && stages(70).is_err());
     }
 }

@@ -5,6 +5,7 @@
 //! from the most to the least critical stage. (Algorithm 1 prints 2^(k-1); the derivation below it, and the
 //! networks it yields, need 4^(k-1).)
 
+use std::collections::HashMap;
 use std::fmt;
 
 use super::CriticalityOrder;
@@ -16,12 +17,12 @@ pub struct Equalization {
     order: CriticalityOrder,
 }
 
-/// Solutions that share all factors but one, which may be open to above.
+/// Solutions that share all factors but those that are open to above.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Family(pub Vec<Term>);
 
 /// One factor of a family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Term {
     /// This number.
     Exactly(u64),
@@ -32,15 +33,24 @@ pub enum Term {
 impl Family {
     /// The member with the smallest factors.
     pub fn smallest(&self) -> Vec<u64> {
-        let smallest = |term: &Term| match term {
-            Term::Exactly(factor) | Term::AtLeast(factor) => *factor,
-        };
-        self.0.iter().map(smallest).collect()
+        self.0.iter().map(Term::smallest).collect()
     }
 
     /// Whether it has members beyond any bound.
     pub fn is_open(&self) -> bool {
-        self.0.iter().any(|term| matches!(term, Term::AtLeast(_)))
+        self.0.iter().any(Term::is_open)
+    }
+}
+
+impl Term {
+    fn smallest(&self) -> u64 {
+        match self {
+            Self::Exactly(factor) | Self::AtLeast(factor) => *factor,
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self, Self::AtLeast(_))
     }
 }
 
@@ -50,9 +60,10 @@ impl fmt::Display for Family {
         for factor in self.smallest() {
             write!(formatter, "{factor}x")?;
         }
-        for (term, name) in self.0.iter().zip(["alpha", "beta", "gamma"]) {
-            if let Term::AtLeast(factor) = term {
-                write!(formatter, ", {name} >= {factor}")?;
+        for (index, term) in self.0.iter().enumerate().filter(|(_, term)| term.is_open()) {
+            match ["alpha", "beta", "gamma"].get(index) {
+                Some(name) => write!(formatter, ", {name} >= {}", term.smallest())?,
+                None => write!(formatter, ", factor {} >= {}", index + 1, term.smallest())?,
             }
         }
         Ok(())
@@ -77,11 +88,12 @@ impl Equalization {
         Ok(Self { depths: depths.to_vec(), order })
     }
 
-    /// Whether these growth factors equalize the network.
+    /// Whether these growth factors, one between each pair of stages, equalize the network.
     pub fn is_satisfied_by(&self, factors: &[u64]) -> bool {
-        let counts = relative_relus(&self.depths, factors);
         let ordered = self.order.most_to_least();
-        ordered.windows(2).all(|pair| counts[pair[0].0 - 1] > counts[pair[1].0 - 1])
+        relative_relus(&self.depths, factors).is_some_and(|counts| {
+            ordered.windows(2).all(|pair| counts[pair[0].0 - 1] > counts[pair[1].0 - 1])
+        })
     }
 
     /// Every choice of the later factors, from 2 to the maximum, with the smallest first factor that equalizes.
@@ -117,52 +129,62 @@ impl Equalization {
             .find(|factors| self.is_satisfied_by(factors))
     }
 
-    /// The same solutions with open runs of the second factor written as one family.
+    /// The same solutions with open runs of the later factors written as one family.
     ///
     /// # Errors
     /// When the search would be too large.
     pub fn families(&self, max_factor: u64) -> Result<Vec<Family>, DesignError> {
-        let solutions = self.through_width(max_factor)?;
-        let mut families: Vec<Family> = Vec::new();
-        for factors in &solutions {
-            let family = match self.open_from(factors, &solutions, max_factor) {
-                Some(start) => {
-                    let mut terms: Vec<_> = factors.iter().copied().map(Term::Exactly).collect();
-                    terms[1] = Term::AtLeast(start);
-                    Family(terms)
-                }
-                None => Family(factors.iter().copied().map(Term::Exactly).collect()),
-            };
-            if !families.contains(&family) {
-                families.push(family);
-            }
+        let exactly = |factors: Vec<u64>| factors.into_iter().map(Term::Exactly).collect();
+        let mut families: Vec<Vec<Term>> = self.through_width(max_factor)?.into_iter().map(exactly).collect();
+        for axis in 1..self.depths.len() - 1 {
+            families = self.open_along(axis, families, max_factor);
         }
-        Ok(families)
+        families.sort_by_key(|terms| terms.iter().map(Term::smallest).collect::<Vec<_>>());
+        Ok(families.into_iter().map(Family).collect())
     }
 
-    /// Where the open run of the second factor begins that these factors belong to, if they belong to one.
-    fn open_from(&self, factors: &[u64], solutions: &[Vec<u64>], max_factor: u64) -> Option<u64> {
-        if factors.len() < 2 {
-            return None;
+    /// Writes each run of one factor that goes on for ever as one family.
+    fn open_along(&self, axis: usize, families: Vec<Vec<Term>>, max_factor: u64) -> Vec<Vec<Term>> {
+        // The factors that occur beside the same others, in order.
+        let mut runs: HashMap<Vec<Term>, Vec<u64>> = HashMap::new();
+        for mut terms in families {
+            let factor = terms[axis].smallest();
+            terms[axis] = Term::Exactly(0);
+            runs.entry(terms).or_default().push(factor);
         }
-        let with_second = |second: u64| {
-            let mut other = factors.to_vec();
-            other[1] = second;
-            other
-        };
-        let reaches_end = (factors[1]..=max_factor).all(|second| solutions.contains(&with_second(second)));
-        // Counts grow linearly in the second factor for some stages and stay for others, so an inequality that holds
-        // at the end of the range and far beyond it holds for ever.
-        let stays = [2 * max_factor, 1 << 20].into_iter().all(|second| {
-            self.smallest_first(&with_second(second)[1..], max_factor)
-                .is_some_and(|found| found[0] == factors[0])
-        });
-        (reaches_end && stays).then(|| {
-            (Self::MIN_FACTOR..=factors[1])
-                .rev()
-                .take_while(|second| solutions.contains(&with_second(*second)))
-                .last()
-                .unwrap_or(factors[1])
+        let mut merged = Vec::new();
+        for (mut terms, mut factors) in runs {
+            factors.sort_unstable();
+            let is_next = |pair: &(u64, &u64)| pair.0 == *pair.1;
+            let reaching = (0..=max_factor).rev().zip(factors.iter().rev()).take_while(is_next).count();
+            if reaching > 0 && self.stays(axis, &terms, max_factor) {
+                terms[axis] = Term::AtLeast(max_factor + 1 - reaching as u64);
+                merged.push(terms.clone());
+                factors.truncate(factors.len() - reaching);
+            }
+            merged.extend(factors.into_iter().map(|factor| {
+                terms[axis] = Term::Exactly(factor);
+                terms.clone()
+            }));
+        }
+        merged
+    }
+
+    /// Whether a run that reaches the largest factor goes on beyond it.
+    ///
+    /// Counts grow linearly in a factor for the stages after it and stay for the others, so an inequality that holds
+    /// at the end of the range and far beyond it holds for ever; open factors found before are tried at both ends.
+    fn stays(&self, axis: usize, terms: &[Term], max_factor: u64) -> bool {
+        let far = [2 * max_factor, FAR];
+        far.iter().all(|&factor| {
+            [None, Some(FAR)].into_iter().all(|others| {
+                let mut factors: Vec<u64> = terms
+                    .iter()
+                    .map(|term| others.filter(|_| term.is_open()).unwrap_or_else(|| term.smallest()))
+                    .collect();
+                factors[axis] = factor;
+                self.smallest_first(&factors[1..], max_factor).is_some_and(|found| found[0] == factors[0])
+            })
         })
     }
 
@@ -178,7 +200,7 @@ impl Equalization {
         for factors in
             solutions.into_iter().filter(|factors| factors[0] == first && factors[factors.len() - 1] < 4)
         {
-            if !chosen.iter().any(|other| other[2..] == factors[2..]) {
+            if !chosen.iter().any(|other| other.get(2..) == factors.get(2..)) {
                 chosen.push(factors);
             }
         }
@@ -195,31 +217,42 @@ impl Equalization {
         if factors.len() + 1 != stages || factors.iter().any(|factor| *factor == 0 || *factor > 1000) {
             return Err(DesignError::Factors { came: factors.to_vec(), stages });
         }
-        let weights = relative_relus(&vec![1; stages], factors);
-        let mut depths = vec![0; stages];
-        let mut needed = 0;
-        for stage in order.most_to_least().iter().rev() {
-            let weight = weights[stage.0 - 1];
-            let depth = needed / weight + 1;
-            depths[stage.0 - 1] = u64::try_from(depth).unwrap_or(u64::MAX);
-            needed = depth * weight;
-        }
-        Ok(depths)
+        smallest_depths(order, factors)
+            .ok_or_else(|| DesignError::TooDeep { factors: factors.to_vec(), stages })
     }
 }
 
-/// ReLUs of each stage up to a common factor.
-fn relative_relus(depths: &[u64], factors: &[u64]) -> Vec<u128> {
+/// A factor far beyond any range that is searched.
+const FAR: u64 = 1 << 20;
+
+/// None where they are beyond counting.
+fn smallest_depths(order: &CriticalityOrder, factors: &[u64]) -> Option<Vec<u64>> {
+    let stages = order.most_to_least().len();
+    let weights = relative_relus(&vec![1; stages], factors)?;
+    let mut depths = vec![0; stages];
+    let mut needed = 0_u128;
+    for stage in order.most_to_least().iter().rev() {
+        let weight = weights[stage.0 - 1];
+        let depth = needed / weight + 1;
+        depths[stage.0 - 1] = u64::try_from(depth).ok()?;
+        needed = depth.checked_mul(weight)?;
+    }
+    Some(depths)
+}
+
+/// ReLUs of each stage up to a common factor; none where they are beyond counting or a factor is missing.
+fn relative_relus(depths: &[u64], factors: &[u64]) -> Option<Vec<u128>> {
     let stages = depths.len();
     let mut channels = 1_u128;
     let mut counts = Vec::with_capacity(stages);
     for (index, depth) in depths.iter().enumerate() {
         if index > 0 {
-            channels *= u128::from(factors[index - 1]);
+            channels = channels.checked_mul(u128::from(*factors.get(index - 1)?))?;
         }
-        counts.push((u128::from(*depth) * channels) << (2 * (stages - 1 - index)));
+        let shrinking = 4_u128.checked_pow((stages - 1 - index) as u32)?;
+        counts.push(u128::from(*depth).checked_mul(channels)?.checked_mul(shrinking)?);
     }
-    counts
+    Some(counts)
 }
 
 /// The version for small budgets: the first growth factor lowered to 2, so that most ReLUs stand in the first,
@@ -253,6 +286,14 @@ pub enum DesignError {
         /// How many stages there are.
         stages: usize,
     },
+    /// Depths beyond counting.
+    #[error("with growth factors {factors:?} the {stages} stages would need depths beyond counting")]
+    TooDeep {
+        /// The growth factors.
+        factors: Vec<u64>,
+        /// How many stages there are.
+        stages: usize,
+    },
     /// Too many combinations.
     #[error("factors up to {max_factor} for {stages} stages are too many combinations; lower the maximum")]
     TooMany {
@@ -283,6 +324,39 @@ mod tests {
         assert_eq!(equalization.paper_choice(12).unwrap(), [[5, 6, 3], [5, 9, 2]]);
         let families: Vec<_> = equalization.families(12).unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(families, ["5x6x3x, beta >= 6", "5x9x2x, beta >= 9"]);
+    }
+
+    #[test]
+    fn factors_that_may_all_grow_are_one_family() {
+        // 4 > 3 > 2 > 1 with equal depths: each factor must exceed 4.
+        let equalization = equalization(&[2; 4], "4,3,2,1");
+        let families: Vec<_> = equalization.families(12).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(families, ["5x5x5x, beta >= 5, gamma >= 5"]);
+        // A search as large as any that is allowed.
+        assert_eq!(equalization.families(158).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn families_hold_the_solutions_and_nothing_else() {
+        for order in ["3,2,4,1", "3,4,2,1", "4,3,2,1", "2,3,4,1", "4,2,3,1", "2,4,3,1", "1,2,3,4"] {
+            let equalization = equalization(&[3, 4, 6, 3], order);
+            let solutions = equalization.through_width(10).unwrap();
+            let families = equalization.families(10).unwrap();
+            for factors in (0..9_u64.pow(3)).map(|code| [2 + code % 9, 2 + code / 9 % 9, 2 + code / 81]) {
+                let matches = |term: &Term, factor: u64| match term {
+                    Term::Exactly(exact) => factor == *exact,
+                    Term::AtLeast(least) => factor >= *least,
+                };
+                let members = families.iter().filter(|family| {
+                    family.0.iter().zip(factors).all(|(term, factor)| matches(term, factor))
+                });
+                assert_eq!(
+                    members.count(),
+                    usize::from(solutions.contains(&factors.to_vec())),
+                    "{order} {factors:?}"
+                );
+            }
+        }
     }
 
     #[test]
@@ -325,5 +399,10 @@ mod tests {
         assert!(Equalization::new(&[2, 0, 2], order()).is_err());
         assert!(Equalization::new(&[2, 2, 2], order()).unwrap().through_width(u64::MAX).is_err());
         assert!(Equalization::through_depth(&order(), &[2]).is_err());
+        let longest = CriticalityOrder::new((1..=16).map(crate::walk::StageIndex).collect()).unwrap();
+        let result = Equalization::through_depth(&longest, &[1000; 15]);
+        assert!(matches!(result, Err(DesignError::TooDeep { .. })), "{result:?}");
+        let equalization = Equalization::new(&[2; 16], longest).unwrap();
+        assert!(!equalization.is_satisfied_by(&[u64::MAX; 15]) && !equalization.is_satisfied_by(&[2]));
     }
 }

@@ -3,12 +3,17 @@
 //! ReLU balancing makes the count H0 * W0 * C * D exactly. The paper takes C and D of at least 5 whose count comes
 //! close to the budget, from either side, and finds that it matters little which.
 
-use crate::zoo::SPHYNX_PUBLISHED;
+use crate::zoo::{self, SPHYNX_PUBLISHED, ZooError};
 
 /// The smallest channels and depth the paper uses.
 const SMALLEST: u64 = 5;
+/// The most channels and the most cells that the zoo builds together.
+const MAX_CHANNELS: u64 = 1000;
+const MAX_DEPTH: u64 = 500;
 /// How far a count may lie from the budget to be listed.
 const TOLERANCE: f64 = 0.03;
+/// How many choices are worth looking at.
+const MAX_CHOICES: usize = 12;
 
 /// One way to spend a budget.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,36 +30,64 @@ pub struct SphynxChoice {
     pub published_reduce: Option<[usize; 2]>,
 }
 
-/// The choices within three percent of the budget, or the single nearest one below it, in order of channels.
-pub fn sphynx_choices(budget: u64, side: u64) -> Vec<SphynxChoice> {
-    let pixels = side.saturating_mul(side).max(1);
-    let cells = budget / pixels + 1;
-    let choice = |channels: u64, depth: u64| {
-        let relus = pixels.saturating_mul(channels).saturating_mul(depth);
-        let deviation = (relus as f64 - budget as f64) / budget as f64;
+/// The twelve nearest choices within three percent of the budget, or the single nearest one below it, in order of
+/// channels. The zoo has every one of them.
+///
+/// # Errors
+/// When there is no Sphynx network for images of this side.
+pub fn sphynx_choices(budget: u64, side: usize) -> Result<Vec<SphynxChoice>, ZooError> {
+    zoo::build(&format!("sphynx:c={SMALLEST},d={SMALLEST}"), side, 100)?;
+    let question = Question { budget, side, pixels: side as u64 * side as u64 };
+    let mut choices = question.near();
+    if choices.is_empty() {
+        choices.extend(question.below());
+    }
+    choices.sort_by_key(|choice| choice.channels);
+    Ok(choices)
+}
+
+struct Question {
+    budget: u64,
+    side: usize,
+    pixels: u64,
+}
+
+impl Question {
+    fn near(&self) -> Vec<SphynxChoice> {
+        let nearest = |channels: u64| {
+            let exact = self.budget as f64 / (self.pixels * channels) as f64;
+            let depth = exact.round() as u64;
+            (SMALLEST..=MAX_DEPTH).contains(&depth).then(|| self.choice(channels, depth))
+        };
+        let mut choices: Vec<_> = (SMALLEST..=MAX_CHANNELS)
+            .filter_map(nearest)
+            .filter(|choice| choice.deviation.abs() <= TOLERANCE)
+            .collect();
+        choices.sort_by(|a, b| a.deviation.abs().total_cmp(&b.deviation.abs()));
+        choices.into_iter().filter(|choice| self.has_network(choice)).take(MAX_CHOICES).collect()
+    }
+
+    fn below(&self) -> Option<SphynxChoice> {
+        let mut choices: Vec<_> = (1..=MAX_CHANNELS)
+            .filter_map(|channels| {
+                let depth = (self.budget / (self.pixels * channels)).min(MAX_DEPTH);
+                (depth >= 3).then(|| self.choice(channels, depth))
+            })
+            .collect();
+        choices.sort_by(|a, b| b.deviation.total_cmp(&a.deviation).then(b.channels.cmp(&a.channels)));
+        choices.into_iter().find(|choice| self.has_network(choice))
+    }
+
+    fn choice(&self, channels: u64, depth: u64) -> SphynxChoice {
+        let relus = self.pixels * channels * depth;
+        let deviation = (relus as f64 - self.budget as f64) / self.budget as f64;
         let published = SPHYNX_PUBLISHED.iter().find(|row| (row.0 as u64, row.1 as u64) == (channels, depth));
         SphynxChoice { channels, depth, relus, deviation, published_reduce: published.map(|row| row.2) }
-    };
-    let largest = (cells / SMALLEST + 1).min(1000);
-    let mut choices = Vec::new();
-    for channels in SMALLEST..=largest {
-        let exact = budget as f64 / (pixels * channels) as f64;
-        let nearest = (exact.round() as u64).max(1);
-        let candidate = choice(channels, nearest);
-        if nearest >= SMALLEST && candidate.deviation.abs() <= TOLERANCE {
-            choices.push(candidate);
-        }
     }
-    if choices.is_empty() {
-        let below = (1..=cells.min(1000))
-            .filter_map(|channels| {
-                let depth = budget / (pixels * channels);
-                (depth >= 3).then(|| choice(channels, depth))
-            })
-            .max_by(|a, b| a.deviation.total_cmp(&b.deviation).then(a.channels.cmp(&b.channels)));
-        choices.extend(below);
+
+    fn has_network(&self, choice: &SphynxChoice) -> bool {
+        zoo::build(&format!("sphynx:c={},d={}", choice.channels, choice.depth), self.side, 100).is_ok()
     }
-    choices
 }
 
 #[cfg(test)]
@@ -64,6 +97,7 @@ mod tests {
     #[test]
     fn fifty_thousand_relus_give_the_five_networks_of_table_9() {
         let choices: Vec<_> = sphynx_choices(50_000, 32)
+            .unwrap()
             .iter()
             .map(|choice| (choice.channels, choice.depth, choice.relus))
             .collect();
@@ -75,17 +109,38 @@ mod tests {
 
     #[test]
     fn published_networks_know_their_reduce_cells() {
-        let choices = sphynx_choices(25_600, 32);
+        let choices = sphynx_choices(25_600, 32).unwrap();
         assert_eq!(choices[0].published_reduce, Some([0, 1]));
     }
 
     #[test]
     fn a_tiny_budget_gives_the_nearest_network_below_it_or_none() {
-        let choices = sphynx_choices(10_000, 32);
+        let choices = sphynx_choices(10_000, 32).unwrap();
         assert_eq!(choices.len(), 1);
         assert!(choices[0].relus <= 10_000 && choices[0].relus >= 9_000);
-        assert!(sphynx_choices(100, 32).is_empty());
-        assert!(sphynx_choices(0, 32).is_empty());
-        assert!(sphynx_choices(u64::MAX, 4096).len() <= 1000);
+        assert!(sphynx_choices(100, 32).unwrap().is_empty());
+        assert!(sphynx_choices(0, 32).unwrap().is_empty());
+    }
+
+    #[test]
+    fn every_choice_is_a_network_of_the_zoo_and_there_are_few() {
+        assert!(zoo::build(&format!("sphynx:c={SMALLEST},d={MAX_DEPTH}"), 32, 100).is_ok());
+        assert!(zoo::build(&format!("sphynx:c={MAX_CHANNELS},d={SMALLEST}"), 32, 100).is_ok());
+        for budget in [1_000_000, 100_000_000, u64::MAX] {
+            let choices = sphynx_choices(budget, 32).unwrap();
+            assert!((1..=MAX_CHOICES).contains(&choices.len()), "{budget}: {choices:?}");
+            for choice in choices {
+                let name = format!("sphynx:c={},d={}", choice.channels, choice.depth);
+                let spec = zoo::build(&name, 32, 100).unwrap();
+                assert_eq!(crate::cost::Cost::of(&spec).relus, choice.relus, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn sides_without_a_network_are_refused() {
+        for side in [0, 30, 4100, 1 << 31, usize::MAX] {
+            assert!(matches!(sphynx_choices(u64::MAX, side), Err(ZooError::Shapes(_))), "{side}");
+        }
     }
 }

@@ -13,10 +13,13 @@
 use super::{ActivationMask, Bits, SiteMask};
 use crate::shape::Shape;
 use crate::spec::NetworkSpec;
+use crate::walk::ReluSite;
 
 const MAGIC: &[u8; 8] = b"SRDNMASK";
 const VERSION: u32 = 1;
 const DIGEST_BYTES: usize = 32;
+/// What a site has before its bits.
+const SITE_BYTES: u64 = 13;
 
 impl ActivationMask {
     /// The file form.
@@ -40,6 +43,13 @@ impl ActivationMask {
         let digest = blake3::hash(&bytes);
         bytes.extend(digest.as_bytes());
         bytes
+    }
+
+    /// The longest file form that a mask of this network can have.
+    pub fn max_file_bytes(spec: &NetworkSpec) -> u64 {
+        let site = |site: &ReluSite| SITE_BYTES + site.shape.scalars().div_ceil(8);
+        let sites: u64 = spec.walk().sites().iter().map(site).sum();
+        (MAGIC.len() + 8 + DIGEST_BYTES) as u64 + sites
     }
 
     /// Reads the file form for a network.
@@ -200,6 +210,18 @@ mod tests {
         let spec = zoo::build("resnet10:m=3", 8, 10).unwrap();
         let mask = random_mask(&spec, &[true, false, true, true, false]);
         assert_eq!(ActivationMask::from_bytes(&mask.to_bytes(), &spec), Ok(mask));
+    }
+
+    #[test]
+    fn no_mask_is_longer_than_one_of_pixels() {
+        let spec = zoo::build("resnet10:m=3", 8, 10).unwrap();
+        let pixels = |site: &ReluSite| {
+            SiteMask::Pixels(Bits::collect((0..site.shape.scalars()).map(|index| index % 3 == 0)))
+        };
+        let longest = ActivationMask::new(&spec, spec.walk().sites().iter().map(pixels).collect()).unwrap();
+        assert_eq!(longest.to_bytes().len() as u64, ActivationMask::max_file_bytes(&spec));
+        let other = random_mask(&spec, &[true, false, true]).to_bytes();
+        assert!((other.len() as u64) < ActivationMask::max_file_bytes(&spec));
     }
 
     #[test]

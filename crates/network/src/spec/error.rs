@@ -25,7 +25,7 @@ pub enum SpecFault {
         /// The size that came out.
         shape: Shape,
     },
-    /// A kernel, stride, dilation or padding makes no sense.
+    /// A filter, window, stride, dilation or padding makes no sense.
     #[error("{what} is {value}; expected {expected}")]
     Parameter {
         /// Which one.
@@ -36,7 +36,7 @@ pub enum SpecFault {
         expected: &'static str,
     },
     /// The window is larger than the padded map.
-    #[error("a kernel that spans {span} pixels does not fit a map of {input} with padding {padding}")]
+    #[error("a window that spans {span} pixels does not fit a map of {input} with padding {padding}")]
     Window {
         /// Pixels from the first to the last tap.
         span: usize,
@@ -122,6 +122,9 @@ pub enum SpecFault {
         /// How many there may be.
         limit: usize,
     },
+    /// A name that would command the terminal it is printed on.
+    #[error("the name holds a control character; use letters, digits, punctuation and spaces")]
+    ControlCharacter,
     /// Too much arithmetic to count.
     #[error("the layer needs more multiply-adds than can be counted (2^53)")]
     Work,
@@ -139,17 +142,15 @@ pub enum SpecFileError {
         source: std::io::Error,
     },
     /// It is too large to be a spec.
-    #[error("{} has {length} bytes; a network spec has at most {limit}", path.display())]
+    #[error("{} has more than {limit} bytes, too many for a network spec", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
-        /// Its length.
-        length: u64,
         /// The most there may be.
         limit: u64,
     },
     /// It is no TOML, or TOML of another kind.
-    #[error("this is no network spec in TOML: {0}")]
+    #[error("this is no network spec in TOML")]
     Syntax(#[source] Box<toml::de::Error>),
     /// Its shapes do not fit.
     #[error(transparent)]

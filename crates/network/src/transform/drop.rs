@@ -1,6 +1,7 @@
 //! Cull and thin: ways to drop whole ReLU layers.
 
 use std::collections::HashMap;
+use std::mem::take;
 
 use super::{TransformError, checked, stage_blocks};
 use crate::spec::{Block, Layer, NetworkSpec, Residual};
@@ -32,7 +33,9 @@ pub fn cull_stage(spec: &NetworkSpec, stage: StageIndex) -> Result<NetworkSpec, 
 /// Drops every other ReLU layer of a stage (DeepReDuce section 3.2).
 ///
 /// A block with a ReLU on the sum and one inside loses the one that `choice` names. ReLUs of all other blocks are
-/// numbered through the stage: `AfterSum` drops the second, fourth and so on, `Inner` the first, third and so on.
+/// numbered through the stage: `AfterSum` drops the second, fourth and so on, `Inner` the first, third and so on,
+/// but never one on a sum. So a stage with a single ReLU keeps it by default, and ResNet-6, whose ReLUs all stand on
+/// sums, keeps all of them with `Inner`.
 ///
 /// # Errors
 /// When there is no such stage.
@@ -49,10 +52,17 @@ pub fn thin_stage(
             _ => false,
         };
         if !is_thinned {
+            let on_sum = match block {
+                Block::Residual(residual) if choice == ThinChoice::Inner => take(&mut residual.after_sum),
+                _ => Vec::new(),
+            };
             retain_relus(block, &mut || {
                 keeps_next = !keeps_next;
                 !keeps_next
             });
+            if let Block::Residual(residual) = block {
+                residual.after_sum.extend(on_sum);
+            }
         }
     }
     checked(draft)
@@ -187,6 +197,16 @@ mod tests {
         // Convolutions per stage 2, 2, 3, 3, 3: the first and third stay; the two hidden layers of the head too.
         let kept = 65_536 + 32_768 + 2 * 16_384 + 2 * 8_192 + 2 * 2_048 + 8_192;
         assert_eq!(thinned("vgg16", ThinChoice::AfterSum), kept);
+    }
+
+    #[test]
+    fn relus_on_sums_alone_are_thinned_by_number_and_never_as_inner_ones() {
+        // One ReLU in each stage: the first of a stage stays.
+        assert_eq!(thinned("resnet6", ThinChoice::AfterSum), 122_880);
+        assert_eq!(thinned("resnet6", ThinChoice::Inner), 122_880);
+        // Two in each: the second goes.
+        assert_eq!(thinned("resnet6:depths=2+2+2+2", ThinChoice::AfterSum), 122_880);
+        assert_eq!(thinned("resnet6:depths=2+2+2+2", ThinChoice::Inner), 245_760);
     }
 
     #[test]

@@ -1,19 +1,21 @@
 //! How a draft becomes a walk: one method per kind of layer, shapes checked as they arise.
 
+mod window;
+
 use std::collections::HashMap;
 
-use super::{ConvGeometry, Operation, Part, Place, ReluSite, SiteIndex, StageIndex, Step, ValueId, Walk};
+use super::{Operation, Part, Place, ReluSite, SiteIndex, StageIndex, Step, ValueId, Walk};
 use crate::shape::Shape;
-use crate::spec::{
-    Block, Branches, Cell, Conv, Draft, FactorizedReduce, Groups, Join, Layer, Pool, Residual, SpecError,
-    SpecFault, Split,
-};
+use crate::spec::{Block, Branches, Cell, Draft, Join, Layer, Residual, SpecError, SpecFault, Split};
 
 const MAX_DEPTH: usize = 6;
 const MAX_STEPS: usize = 20_000;
 const MAX_WORK: u64 = 1 << 53;
 
 pub(super) fn walk(draft: &Draft) -> Result<Walk, SpecError> {
+    if draft.name.chars().any(char::is_control) {
+        return Err(SpecError { place: "name".to_owned(), fault: SpecFault::ControlCharacter });
+    }
     let mut builder = Builder::new(draft);
     builder.network(draft).map_err(|fault| SpecError { place: builder.place_in_words(), fault })?;
     Ok(Walk { steps: builder.steps, shapes: builder.shapes, sites: builder.sites })
@@ -151,65 +153,6 @@ impl Builder {
             Layer::Branches(branches) => self.branches(branches, input),
             Layer::Split(split) => self.split(split, input),
         }
-    }
-
-    fn conv(&mut self, conv: &Conv, input: ValueId) -> Outcome<ValueId> {
-        let shape = self.shapes[input.0];
-        at_least_one("the kernel", conv.kernel)?;
-        at_least_one("the dilation", conv.dilation)?;
-        let output = shape.with_channels(conv.out);
-        if !output.is_sane() {
-            return Err(SpecFault::Size { shape: output });
-        }
-        let groups = match conv.groups {
-            Groups::Count(count) => count,
-            Groups::Depthwise => shape.channels,
-        };
-        if groups == 0 || !shape.channels.is_multiple_of(groups) || !conv.out.is_multiple_of(groups) {
-            return Err(SpecFault::Groups { groups, input: shape.channels, output: conv.out });
-        }
-        let padding = conv.resolved_padding();
-        let span = conv.dilation.saturating_mul(conv.kernel - 1).saturating_add(1);
-        let output = windowed(output, span, conv.stride, padding)?;
-        let geometry = ConvGeometry {
-            inputs: shape.channels,
-            outputs: conv.out,
-            kernel: conv.kernel,
-            stride: conv.stride,
-            padding,
-            dilation: conv.dilation,
-            groups,
-            bias: conv.bias,
-        };
-        let work = (geometry.taps() as u64).checked_mul(output.scalars());
-        if work.is_none_or(|work| work > MAX_WORK) {
-            return Err(SpecFault::Work);
-        }
-        self.push(Operation::Conv(geometry), vec![input], output)
-    }
-
-    fn pool(&mut self, operation: Operation, pool: &Pool, input: ValueId) -> Outcome<ValueId> {
-        at_least_one("the kernel", pool.kernel)?;
-        if pool.padding > pool.kernel / 2 {
-            let expected = "at most half the kernel, so that no window lies outside the map";
-            return Err(SpecFault::Parameter { what: "the padding", value: pool.padding, expected });
-        }
-        let output = windowed(self.shapes[input.0], pool.kernel, pool.stride, pool.padding)?;
-        self.push(operation, vec![input], output)
-    }
-
-    fn factorized_reduce(&mut self, reduce: &FactorizedReduce, input: ValueId) -> Outcome<ValueId> {
-        let shape = self.shapes[input.0];
-        if !shape.height.is_multiple_of(2) || !shape.width.is_multiple_of(2) || reduce.out < 2 {
-            return Err(SpecFault::OddReduce { input: shape });
-        }
-        let first = Conv { padding: Some(0), ..Conv::new(reduce.out / 2, 1).stride(2) };
-        let second = Conv { out: reduce.out - first.out, ..first.clone() };
-        let straight = self.conv(&first, input)?;
-        let cropped = Shape { height: shape.height - 1, width: shape.width - 1, ..shape };
-        let shifted = self.push(Operation::DropFirstRowAndColumn, vec![input], cropped)?;
-        let shifted = self.conv(&second, shifted)?;
-        self.join(Join::Concat, vec![straight, shifted])
     }
 
     fn fully_connected(&mut self, outputs: usize, input: ValueId) -> Outcome<ValueId> {
@@ -370,17 +313,4 @@ fn node(nodes: &[ValueId], index: usize) -> Outcome<ValueId> {
 
 fn at_least_one(what: &'static str, value: usize) -> Outcome<()> {
     if value == 0 { Err(SpecFault::Parameter { what, value, expected: "at least 1" }) } else { Ok(()) }
-}
-
-/// The size after a window of `span` pixels slid over the map.
-fn windowed(input: Shape, span: usize, stride: usize, padding: usize) -> Outcome<Shape> {
-    at_least_one("the stride", stride)?;
-    let side = |length: usize| {
-        let padded = length.checked_add(padding.checked_mul(2)?)?;
-        Some(padded.checked_sub(span)? / stride + 1)
-    };
-    match (side(input.height), side(input.width)) {
-        (Some(height), Some(width)) => Ok(Shape { height, width, ..input }),
-        _ => Err(SpecFault::Window { span, input, padding }),
-    }
 }

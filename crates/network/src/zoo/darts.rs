@@ -4,39 +4,26 @@
 //! channels; a separable convolution is two of them. With `share=yes` the convolutions that read one node share
 //! its ReLU (Sphynx section 5.2 and appendix E.1).
 
+use super::cells::{CellPlace, CellRow, wire};
 use super::genotype::{self, Genotype, Op};
 use super::name::Name;
-use super::sphynx::wire;
 use super::{Parts, ZooError};
-use crate::spec::{Block, Cell, Conv, FactorizedReduce, Layer, Pool, Stage};
+use crate::spec::{Cell, Conv, FactorizedReduce, Layer, Pool};
 
 pub(super) fn build(name: &mut Name, genotype: &Genotype) -> Result<Parts, ZooError> {
     let initial = name.count("c", 36)?;
     let depth = name.count("d", 20)?;
     let reduce = name.counts("reduce")?.unwrap_or_else(|| genotype::thirds(depth));
     let shares = name.choice("share", &[("no", false), ("yes", true)])?;
+    let row = CellRow::new(name, initial, depth, 2, reduce)?;
     let stem = vec![Layer::Conv(Conv::new(3 * initial, 3)), Layer::BatchNorm];
-    let mut stages: Vec<Stage> = Vec::new();
-    let mut channels = initial;
-    let mut previous_reduced = false;
-    for index in 0..depth {
-        let reduces = reduce.contains(&index);
-        if reduces {
-            channels *= 2;
-        }
-        let block = Block::Cell(cell(genotype, channels, reduces, previous_reduced, shares));
-        match stages.last_mut() {
-            Some(stage) if !reduces => stage.blocks.push(block),
-            _ => stages.push(Stage { blocks: vec![block] }),
-        }
-        previous_reduced = reduces;
-    }
     let mut parts = Parts::pooled(stem, Vec::new());
-    parts.stages = stages;
+    parts.stages = row.stages(false, |place| cell(genotype, place, shares));
     Ok(parts)
 }
 
-fn cell(genotype: &Genotype, channels: usize, reduces: bool, previous_reduced: bool, shares: bool) -> Cell {
+fn cell(genotype: &Genotype, place: CellPlace, shares: bool) -> Cell {
+    let CellPlace { channels, reduces, previous_reduced } = place;
     let edges = if reduces { &genotype.reduce } else { &genotype.normal };
     let one_by_one = vec![Layer::Relu, Layer::Conv(Conv::new(channels, 1)), Layer::BatchNorm];
     let older = if previous_reduced { reduce_layers(channels) } else { one_by_one.clone() };
@@ -57,12 +44,12 @@ fn edge(op: Op, channels: usize, stride: usize) -> Vec<Layer> {
         let pointwise = Layer::Conv(Conv::new(channels, 1));
         vec![Layer::Relu, Layer::Conv(conv.depthwise()), pointwise, Layer::BatchNorm]
     };
-    let conv = |kernel, stride| Conv::new(channels, kernel).stride(stride);
+    let conv = |filter, stride| Conv::new(channels, filter).stride(stride);
     match op {
         Op::Skip if stride == 1 => Vec::new(),
         Op::Skip => reduce_layers(channels),
-        Op::Conv(kernel) => [separable(conv(kernel, stride)), separable(conv(kernel, 1))].concat(),
-        Op::Dilated(kernel) => separable(conv(kernel, stride).dilation(2)),
+        Op::Conv(filter) => [separable(conv(filter, stride)), separable(conv(filter, 1))].concat(),
+        Op::Dilated(filter) => separable(conv(filter, stride).dilation(2)),
         Op::Average => vec![Layer::AveragePool(Pool::new(3, stride).padding(1))],
         Op::Max => vec![Layer::MaxPool(Pool::new(3, stride).padding(1))],
     }

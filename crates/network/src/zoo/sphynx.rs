@@ -5,12 +5,14 @@
 //! each reduce cell, so that every cell has the same number of ReLUs (ReLU balancing). A "vanilla" convolution is
 //! two stacked ones; batch norms of the three 1x1 convolutions have no learned scale.
 
-use super::genotype::{self, CellEdges, Genotype, Op};
+use super::cells::{CellPlace, CellRow, wire};
+use super::genotype::{self, Genotype, Op};
 use super::name::Name;
 use super::{Parts, StemForm, ZooError};
-use crate::spec::{Block, Cell, Conv, Edge, FactorizedReduce, Layer, Pool, Stage, Stem};
+use crate::spec::{Cell, Conv, FactorizedReduce, Layer, Pool, Stem};
 
-/// The published networks: channels, cells, positions of the reduce cells (Sphynx Table 16).
+/// The published networks: channels, cells, positions of the reduce cells (Sphynx Table 16). It lacks (12, 10) and
+/// (15, 10), which are the 491.5K and 614.4K of Tables 2 and 4; their reduce cells are those of all depths of 10.
 pub const PUBLISHED: &[(usize, usize, [usize; 2])] = &[
     (5, 5, [0, 1]),
     (5, 6, [0, 1]),
@@ -35,14 +37,11 @@ pub(super) fn build(name: &mut Name) -> Result<Parts, ZooError> {
     let genotype = name.choice("cells", &cells)?;
     let form = StemForm::option(name)?;
     let reduce = reduce.unwrap_or_else(|| default_reduce(channels, depth, form));
-    if let Some(late) = reduce.iter().find(|cell| **cell >= depth) {
-        return Err(name.bad("reduce", late, format_args!("cells from 0 to {}", depth - 1)));
-    }
-    let plan = CellPlan { genotype, is_separable, growth, reduce };
+    let row = CellRow::new(name, channels, depth, growth, reduce)?;
+    let plan = CellPlan { genotype, is_separable };
     let mut parts = Parts::pooled(Vec::new(), Vec::new());
-    let stem_halves = form == StemForm::ImageNet;
     parts.stem = stem(form, channels);
-    parts.stages = plan.stages(channels, depth, stem_halves);
+    parts.stages = row.stages(form == StemForm::ImageNet, |place| plan.cell(place));
     Ok(parts)
 }
 
@@ -79,31 +78,11 @@ fn stem(form: StemForm, channels: usize) -> Stem {
 struct CellPlan<'a> {
     genotype: &'a Genotype,
     is_separable: bool,
-    growth: usize,
-    reduce: Vec<usize>,
 }
 
 impl CellPlan<'_> {
-    /// A stage begins with each reduce cell.
-    fn stages(&self, channels: usize, depth: usize, mut previous_reduced: bool) -> Vec<Stage> {
-        let mut stages: Vec<Stage> = Vec::new();
-        let mut channels = channels;
-        for index in 0..depth {
-            let reduces = self.reduce.contains(&index);
-            if reduces {
-                channels = channels.saturating_mul(self.growth);
-            }
-            let cell = Block::Cell(self.cell(channels, reduces, previous_reduced));
-            match stages.last_mut() {
-                Some(stage) if !reduces => stage.blocks.push(cell),
-                _ => stages.push(Stage { blocks: vec![cell] }),
-            }
-            previous_reduced = reduces;
-        }
-        stages
-    }
-
-    fn cell(&self, channels: usize, reduces: bool, previous_reduced: bool) -> Cell {
+    fn cell(&self, place: CellPlace) -> Cell {
+        let CellPlace { channels, reduces, previous_reduced } = place;
         let edges = if reduces { &self.genotype.reduce } else { &self.genotype.normal };
         let one_by_one = || vec![Layer::Conv(Conv::new(channels, 1)), Layer::PlainBatchNorm];
         let older = if previous_reduced {
@@ -123,7 +102,7 @@ impl CellPlan<'_> {
     }
 
     fn edge(&self, op: Op, channels: usize, stride: usize) -> Vec<Layer> {
-        let conv = |kernel, stride| Conv::new(channels, kernel).stride(stride);
+        let conv = |filter, stride| Conv::new(channels, filter).stride(stride);
         let linear = |conv: Conv| match self.is_separable {
             false => vec![Layer::Conv(conv), Layer::BatchNorm],
             true => {
@@ -133,24 +112,11 @@ impl CellPlan<'_> {
         match op {
             Op::Skip if stride == 1 => Vec::new(),
             Op::Skip => vec![Layer::FactorizedReduce(FactorizedReduce { out: channels }), Layer::BatchNorm],
-            Op::Conv(kernel) => [linear(conv(kernel, stride)), linear(conv(kernel, 1))].concat(),
-            Op::Dilated(kernel) => linear(conv(kernel, stride).dilation(2)),
+            Op::Conv(filter) => [linear(conv(filter, stride)), linear(conv(filter, 1))].concat(),
+            Op::Dilated(filter) => linear(conv(filter, stride).dilation(2)),
             Op::Average | Op::Max => {
                 vec![Layer::AveragePool(Pool::new(3, stride).padding(1)), Layer::BatchNorm]
             }
         }
     }
-}
-
-/// The nodes of a cell: edges from its two inputs are strided where it reduces.
-pub(super) fn wire(
-    edges: &CellEdges,
-    reduces: bool,
-    layers: impl Fn(Op, usize) -> Vec<Layer>,
-) -> Vec<Vec<Edge>> {
-    let edge = |&(op, from): &(Op, usize)| {
-        let stride = if reduces && from < 2 { 2 } else { 1 };
-        Edge { from, activated: false, layers: layers(op, stride) }
-    };
-    edges.iter().map(|node| node.iter().map(edge).collect()).collect()
 }

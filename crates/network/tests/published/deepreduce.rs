@@ -3,15 +3,15 @@
 //! Its S1 excludes the stem, except in Table 10, where the printed count includes it.
 
 use super::check::Printed::{self, Cut, Rounded, Slip};
-use super::check::{Recipe, assert_criticality, assert_printed, stage_relus};
+use super::check::{Row, assert_criticality, assert_printed, stage_relus};
 use network::design::{CRITICALITY_EXPONENT, stage_criticality};
 
-const R18: Recipe = Recipe::new("resnet18", 32);
-const TINY: Recipe = Recipe::new("resnet18", 64);
+const R18: Row = Row::new("resnet18", 32);
+const TINY: Row = Row::new("resnet18", 64);
 
-fn assert_rows(table: &str, rows: &[(Recipe, Printed)]) {
-    for (index, (recipe, printed)) in rows.iter().enumerate() {
-        assert_printed(&format!("{table}, row {}", index + 1), recipe.cost().relus, *printed);
+fn assert_rows(table: &str, rows: &[(Row, Printed)]) {
+    for (index, (row, printed)) in rows.iter().enumerate() {
+        assert_printed(&format!("{table}, row {}", index + 1), row.cost().relus, *printed);
     }
 }
 
@@ -34,15 +34,15 @@ fn table_2_thinning_and_channel_scaling() {
     assert_rows(
         "Table 2",
         &[
-            (Recipe { cull: &[1], ..R18 }, Rounded("229K")),
-            (Recipe { cull: &[1], thin: &[2, 3, 4], ..R18 }, Rounded("115K")),
-            (Recipe { cull: &[1], width: 0.5, ..R18 }, Rounded("115K")),
-            (Recipe { cull: &[1, 4], ..R18 }, Rounded("197K")),
-            (Recipe { cull: &[1, 4], thin: &[2, 3], ..R18 }, Rounded("98K")),
-            (Recipe { cull: &[1, 4], width: 0.5, ..R18 }, Rounded("98K")),
-            (Recipe { cull: &[1, 2], ..R18 }, Rounded("98K")),
-            (Recipe { cull: &[1, 2], thin: &[3, 4], ..R18 }, Rounded("49K")),
-            (Recipe { cull: &[1, 2], width: 0.5, ..R18 }, Rounded("49K")),
+            (Row { cull: &[1], ..R18 }, Rounded("229K")),
+            (Row { cull: &[1], thin: &[2, 3, 4], ..R18 }, Rounded("115K")),
+            (Row { cull: &[1], width: Some(0.5), ..R18 }, Rounded("115K")),
+            (Row { cull: &[1, 4], ..R18 }, Rounded("197K")),
+            (Row { cull: &[1, 4], thin: &[2, 3], ..R18 }, Rounded("98K")),
+            (Row { cull: &[1, 4], width: Some(0.5), ..R18 }, Rounded("98K")),
+            (Row { cull: &[1, 2], ..R18 }, Rounded("98K")),
+            (Row { cull: &[1, 2], thin: &[3, 4], ..R18 }, Rounded("49K")),
+            (Row { cull: &[1, 2], width: Some(0.5), ..R18 }, Rounded("49K")),
         ],
     );
 }
@@ -77,22 +77,25 @@ fn table_3_criticality_on_tiny_imagenet() {
 
 #[test]
 fn table_4_pareto_points_on_cifar() {
-    let thinned = Recipe { cull: &[1], thin: &[2, 3, 4], ..R18 };
-    let thinned_two = Recipe { cull: &[1, 4], thin: &[2, 3], ..R18 };
+    let thinned = Row { cull: &[1], thin: &[2, 3, 4], ..R18 };
+    let thinned_two = Row { cull: &[1, 4], thin: &[2, 3], ..R18 };
     assert_rows(
         "Table 4",
         &[
-            (Recipe { cull: &[1], ..R18 }, Rounded("229.38K")),
-            (Recipe { cull: &[1, 4], ..R18 }, Rounded("196.61K")),
+            (Row { cull: &[1], ..R18 }, Rounded("229.38K")),
+            (Row { cull: &[1, 4], ..R18 }, Rounded("196.61K")),
             (thinned, Rounded("114.69K")),
-            (Recipe { width: 0.5, ..thinned }, Rounded("57.34K")),
-            (Recipe { width: 0.5, ..thinned_two }, Rounded("49.15K")),
-            (Recipe { resolution: 0.5, ..thinned }, Rounded("28.67K")),
+            (Row { width: Some(0.5), ..thinned }, Rounded("57.34K")),
+            (Row { width: Some(0.5), ..thinned_two }, Rounded("49.15K")),
+            (Row { resolution: Some(0.5), ..thinned }, Rounded("28.67K")),
             // Slip: printed with alpha = 0.5 (49.15K again); the count is that of rho = 0.5.
-            (Recipe { resolution: 0.5, ..thinned_two }, Cut("24.57K")),
-            (Recipe { width: 0.5, resolution: 0.5, ..thinned }, Cut("14.33K")),
-            (Recipe { width: 0.5, resolution: 0.5, ..thinned_two }, Cut("12.28K")),
-            (Recipe { width: 0.5, resolution: 0.5, single_block: &[2, 3, 4], ..thinned }, Rounded("7.17K")),
+            (Row { resolution: Some(0.5), ..thinned_two }, Cut("24.57K")),
+            (Row { width: Some(0.5), resolution: Some(0.5), ..thinned }, Cut("14.33K")),
+            (Row { width: Some(0.5), resolution: Some(0.5), ..thinned_two }, Cut("12.28K")),
+            (
+                Row { width: Some(0.5), resolution: Some(0.5), single_block: &[2, 3, 4], ..thinned },
+                Rounded("7.17K"),
+            ),
         ],
     );
 }
@@ -100,43 +103,60 @@ fn table_4_pareto_points_on_cifar() {
 #[test]
 fn table_5_pareto_points_on_tiny_imagenet() {
     // The slips here are small: the table multiplies CIFAR counts that were already rounded by four.
-    let thinned = Recipe { cull: &[1], thin: &[2, 3, 4], ..TINY };
-    let thinned_two = Recipe { cull: &[1, 2], thin: &[3, 4], ..TINY };
+    let thinned = Row { cull: &[1], thin: &[2, 3, 4], ..TINY };
+    let thinned_two = Row { cull: &[1, 2], thin: &[3, 4], ..TINY };
     assert_rows(
         "Table 5",
         &[
             (TINY, Slip { paper: "2228.24K", ours: 2_228_224 }),
-            (Recipe { cull: &[1], ..TINY }, Slip { paper: "917.52K", ours: 917_504 }),
+            (Row { cull: &[1], ..TINY }, Slip { paper: "917.52K", ours: 917_504 }),
             (thinned, Slip { paper: "458.76K", ours: 458_752 }),
-            (Recipe { cull: &[1, 2], ..TINY }, Slip { paper: "393.24K", ours: 393_216 }),
-            (Recipe { width: 0.5, ..thinned }, Rounded("229.38K")),
+            (Row { cull: &[1, 2], ..TINY }, Slip { paper: "393.24K", ours: 393_216 }),
+            (Row { width: Some(0.5), ..thinned }, Rounded("229.38K")),
             (thinned_two, Slip { paper: "196.62K", ours: 196_608 }),
-            (Recipe { resolution: 0.5, ..thinned }, Rounded("114.69K")),
-            (Recipe { width: 0.5, ..thinned_two }, Slip { paper: "98.31K", ours: 98_304 }),
-            (Recipe { width: 0.5, resolution: 0.5, ..thinned }, Slip { paper: "57.35K", ours: 57_344 }),
-            (Recipe { resolution: 0.5, ..thinned_two }, Slip { paper: "49.16K", ours: 49_152 }),
-            (Recipe { width: 0.5, resolution: 0.5, single_block: &[2, 3, 4], ..thinned }, Rounded("28.67K")),
-            (Recipe { width: 0.5, resolution: 0.5, ..thinned_two }, Rounded("24.58K")),
-            (Recipe { width: 0.5, resolution: 0.5, single_block: &[3, 4], ..thinned_two }, Rounded("12.29K")),
+            (Row { resolution: Some(0.5), ..thinned }, Rounded("114.69K")),
+            (Row { width: Some(0.5), ..thinned_two }, Slip { paper: "98.31K", ours: 98_304 }),
+            (
+                Row { width: Some(0.5), resolution: Some(0.5), ..thinned },
+                Slip { paper: "57.35K", ours: 57_344 },
+            ),
+            (Row { resolution: Some(0.5), ..thinned_two }, Slip { paper: "49.16K", ours: 49_152 }),
+            (
+                Row { width: Some(0.5), resolution: Some(0.5), single_block: &[2, 3, 4], ..thinned },
+                Rounded("28.67K"),
+            ),
+            (Row { width: Some(0.5), resolution: Some(0.5), ..thinned_two }, Rounded("24.58K")),
+            (
+                Row { width: Some(0.5), resolution: Some(0.5), single_block: &[3, 4], ..thinned_two },
+                Rounded("12.29K"),
+            ),
         ],
     );
 }
 
 #[test]
 fn table_7_smaller_resnets() {
-    let r10 = Recipe::new("resnet10", 32);
+    let r10 = Row::new("resnet10", 32);
     assert_rows(
         "Table 7",
         &[
-            (Recipe { width: 0.5, ..r10 }, Rounded("155.6K")),
-            (Recipe { cull: &[1], thin: &[2, 4], ..R18 }, Cut("147.4K")),
+            (Row { width: Some(0.5), ..r10 }, Rounded("155.6K")),
+            // Slip: both versions of the paper print 147.6K.
+            (Row { cull: &[1], thin: &[2, 4], ..R18 }, Slip { paper: "147.6K", ours: 147_456 }),
             // Slip: 47.1K is ResNet6 at rho = 0.5, not ResNet10.
-            (Recipe { resolution: 0.5, ..r10 }, Slip { paper: "47.1K", ours: 77_824 }),
-            (Recipe { resolution: 0.5, ..Recipe::new("resnet6", 32) }, Rounded("47.1K")),
-            (Recipe { cull: &[1, 4], thin: &[2, 3], width: 0.5, ..R18 }, Rounded("49.2K")),
-            (Recipe { width: 0.5, resolution: 0.5, ..Recipe::new("resnet9", 32) }, Rounded("30.7K")),
-            (Recipe { cull: &[1], thin: &[2, 3, 4], resolution: 0.5, ..R18 }, Rounded("28.7K")),
-            (Recipe { cull: &[1, 4], thin: &[2, 3], resolution: 0.5, ..R18 }, Rounded("24.6K")),
+            (Row { resolution: Some(0.5), ..r10 }, Slip { paper: "47.1K", ours: 77_824 }),
+            (Row { resolution: Some(0.5), ..Row::new("resnet6", 32) }, Rounded("47.1K")),
+            // Slip of the label: printed as S2^RT+S3^RT, whose count is 98.3K; 49.2K needs alpha = 0.5.
+            (Row { cull: &[1, 4], thin: &[2, 3], ..R18 }, Slip { paper: "49.2K", ours: 98_304 }),
+            (Row { cull: &[1, 4], thin: &[2, 3], width: Some(0.5), ..R18 }, Rounded("49.2K")),
+            (Row { width: Some(0.5), resolution: Some(0.5), ..Row::new("resnet9", 32) }, Rounded("30.7K")),
+            (Row { cull: &[1], thin: &[2, 3, 4], resolution: Some(0.5), ..R18 }, Rounded("28.7K")),
+            // Slip of the label: printed with alpha = 0.5, the row above again; 24.6K is rho = 0.5.
+            (
+                Row { cull: &[1, 4], thin: &[2, 3], width: Some(0.5), ..R18 },
+                Slip { paper: "24.6K", ours: 49_152 },
+            ),
+            (Row { cull: &[1, 4], thin: &[2, 3], resolution: Some(0.5), ..R18 }, Rounded("24.6K")),
         ],
     );
 }
@@ -144,12 +164,12 @@ fn table_7_smaller_resnets() {
 #[test]
 fn table_8_resnet56_beside_channel_pruning() {
     // FLOPs are not compared: the table counts a merged run of convolutions as one 3x3.
-    let r56 = Recipe::new("resnet56", 32);
+    let r56 = Row::new("resnet56", 32);
     assert_rows(
         "Table 8",
         &[
-            (Recipe { cull: &[1], ..r56 }, Rounded("221.2K")),
-            (Recipe { cull: &[1], thin: &[2], ..r56 }, Rounded("147.5K")),
+            (Row { cull: &[1], ..r56 }, Rounded("221.2K")),
+            (Row { cull: &[1], thin: &[2], ..r56 }, Rounded("147.5K")),
         ],
     );
 }
@@ -159,13 +179,13 @@ fn table_9_channel_and_resolution_scaling() {
     for (network, full, quarter) in
         [("resnet18", "557K", "139K"), ("resnet10", "311K", "78K"), ("resnet6", "188K", "47K")]
     {
-        let base = Recipe::new(network, 32);
+        let base = Row::new(network, 32);
         assert_rows(
             "Table 9",
             &[
                 (base, Rounded(full)),
-                (Recipe { width: 0.25, ..base }, Rounded(quarter)),
-                (Recipe { resolution: 0.5, ..base }, Rounded(quarter)),
+                (Row { width: Some(0.25), ..base }, Rounded(quarter)),
+                (Row { resolution: Some(0.5), ..base }, Rounded(quarter)),
             ],
         );
     }

@@ -1,7 +1,7 @@
 //! DeepReShape (Jha and Reagen 2023). Its Stage1 includes the stem.
 
 use super::check::Printed::{self, Cut, Rounded, Slip};
-use super::check::{Recipe, assert_criticality, assert_macs, assert_printed, stage_relus};
+use super::check::{Row, assert_criticality, assert_macs, assert_printed, stage_relus};
 use network::cost::Cost;
 use network::design::stage_criticality;
 use network::transform::{Reuse, ReuseLayout, reuse_relus};
@@ -12,10 +12,10 @@ const S1: &[usize] = &[1];
 const S234: &[usize] = &[2, 3, 4];
 const ALL: &[usize] = &[1, 2, 3, 4];
 
-fn assert_rows(table: &str, rows: &[(Recipe, Printed, f64)]) {
-    for (index, (recipe, printed, millions)) in rows.iter().enumerate() {
+fn assert_rows(table: &str, rows: &[(Row, Printed, f64)]) {
+    for (index, (row, printed, millions)) in rows.iter().enumerate() {
         let what = format!("{table}, row {}", index + 1);
-        let cost = recipe.cost();
+        let cost = row.cost();
         assert_printed(&what, cost.relus, *printed);
         assert_macs(&what, cost.macs, *millions);
     }
@@ -47,10 +47,10 @@ fn table_2_input_networks() {
     assert_rows(
         "Table 2",
         &[
-            (Recipe::new("resnet32", 32), Rounded("303K"), 70.0),
-            (Recipe::new("resnet18", 32), Rounded("557K"), 559.0),
-            (Recipe::new("wrn-22x8", 32), Rounded("1393K"), 2461.0),
-            (Recipe::new("vgg16", 32), Rounded("285K"), 333.0),
+            (Row::new("resnet32", 32), Rounded("303K"), 70.0),
+            (Row::new("resnet18", 32), Rounded("557K"), 559.0),
+            (Row::new("wrn-22x8", 32), Rounded("1393K"), 2461.0),
+            (Row::new("vgg16", 32), Rounded("285K"), 333.0),
         ],
     );
 }
@@ -63,7 +63,7 @@ fn table_3_iso_relu_networks_with_other_distributions() {
         ("hrn-3x7x2x:m=16", "260K", 466.0, [31.50, 18.90, 33.07, 16.54]),
     ];
     for (network, relus, millions, proportions) in rows {
-        assert_rows("Table 3", &[(Recipe::new(network, 32), Rounded(relus), millions)]);
+        assert_rows("Table 3", &[(Row::new(network, 32), Rounded(relus), millions)]);
         let (stem, mut stages) = stage_relus(network, 32);
         stages[0] += stem;
         let total: u64 = stages.iter().sum();
@@ -80,14 +80,19 @@ fn section_3_proportions_of_the_first_stage() {
         [("resnet18", 58.8), ("wrn-22x8", 48.2), ("wrn-16x8", 43.9), ("resnet34", 47.46)]
     {
         let (stem, stages) = stage_relus(network, 32);
-        let total = Recipe::new(network, 32).cost().relus;
+        let total = Row::new(network, 32).cost().relus;
         let percent = 100.0 * (stem + stages[0]) as f64 / total as f64;
         assert!((percent - printed).abs() < 0.051, "{network}: {percent} for {printed}");
     }
+    // Slip: 47.7% is printed for WRN-22x4. The first ReLU of stage 1 acts on 16 channels at any width, so it weighs
+    // more than in WRN-22x8, and the proportion must be above the 48.2% of that.
+    let (stem, stages) = stage_relus("wrn-22x4", 32);
+    let percent = 100.0 * (stem + stages[0]) as f64 / Row::new("wrn-22x4", 32).cost().relus as f64;
+    assert!((percent - 48.84).abs() < 0.0051, "WRN-22x4: {percent}");
 }
 
-const fn hrn(network: &'static str, input: usize, reuse: Option<usize>) -> Recipe {
-    Recipe { cull: S1, thin: S234, reuse, ..Recipe::new(network, input) }
+const fn hrn(network: &'static str, input: usize, reuse: Option<usize>) -> Row {
+    Row { cull: S1, thin: S234, reuse, ..Row::new(network, input) }
 }
 
 #[test]
@@ -95,7 +100,7 @@ fn table_5_pareto_points_on_cifar() {
     assert_rows(
         "Table 5",
         &[
-            (Recipe { thin: ALL, ..Recipe::new("hrn-5x5x3x:m=16", 32) }, Rounded("163.3K"), 1055.4),
+            (Row { thin: ALL, ..Row::new("hrn-5x5x3x:m=16", 32) }, Rounded("163.3K"), 1055.4),
             (hrn("hrn-2x5x3x:m=32", 32, None), Rounded("104.4K"), 714.1),
             (hrn("hrn-2x5x3x:m=16", 32, None), Rounded("52.2K"), 178.5),
             (hrn("hrn-2x5x3x:m=8", 32, None), Rounded("26.1K"), 44.6),
@@ -111,9 +116,9 @@ fn table_11_pareto_points_on_tiny_imagenet() {
     assert_rows(
         "Table 11",
         &[
-            (Recipe { thin: ALL, ..Recipe::new("hrn-5x5x3x:m=16", 64) }, Rounded("653.3K"), 4216.4),
+            (Row { thin: ALL, ..Row::new("hrn-5x5x3x:m=16", 64) }, Rounded("653.3K"), 4216.4),
             (hrn("hrn-2x5x3x:m=32", 64, None), Rounded("417.8K"), 2841.7),
-            (Recipe { thin: ALL, ..Recipe::new("hrn-5x5x3x:m=8", 64) }, Cut("326.6K"), 1055.4),
+            (Row { thin: ALL, ..Row::new("hrn-5x5x3x:m=8", 64) }, Cut("326.6K"), 1055.4),
             (hrn("hrn-2x5x3x:m=8", 64, None), Rounded("104.4K"), 178.9),
             (hrn("hrn-2x5x3x:m=16", 64, Some(4)), Rounded("52.2K"), 486.3),
         ],
@@ -128,7 +133,7 @@ fn table_12_pareto_points_on_resnet34_depths() {
     assert_rows(
         "Table 12, CIFAR-100",
         &[
-            (Recipe { thin: ALL, ..Recipe::new(LARGE, 32) }, Rounded("317.4K"), 2061.1),
+            (Row { thin: ALL, ..Row::new(LARGE, 32) }, Rounded("317.4K"), 2061.1),
             (hrn(SMALL, 32, None), Rounded("134.1K"), 527.4),
             (hrn(HALF, 32, None), Rounded("67.1K"), 132.2),
             (hrn(SMALL, 32, Some(4)), Rounded("33.5K"), 370.1),
@@ -139,12 +144,8 @@ fn table_12_pareto_points_on_resnet34_depths() {
     assert_rows(
         "Table 12, TinyImageNet",
         &[
-            (Recipe { thin: ALL, ..Recipe::new(LARGE, 64) }, Rounded("1269.8K"), 8244.2),
-            (
-                Recipe { thin: ALL, ..Recipe::new("hrn-4x6x3x:m=12,base=resnet34", 64) },
-                Rounded("952K"),
-                4638.8,
-            ),
+            (Row { thin: ALL, ..Row::new(LARGE, 64) }, Rounded("1269.8K"), 8244.2),
+            (Row { thin: ALL, ..Row::new("hrn-4x6x3x:m=12,base=resnet34", 64) }, Rounded("952K"), 4638.8),
             (hrn(SMALL, 64, None), Rounded("536.6K"), 2109.4),
             (hrn("hrn-2x6x3x:m=12,base=resnet34", 64, None), Rounded("402K"), 1187.5),
             (hrn(HALF, 64, None), Rounded("268.3K"), 528.6),
@@ -206,12 +207,12 @@ fn table_16_hybrenets_beside_their_rivals() {
     assert_rows(
         "Table 16",
         &[
-            (Recipe::new("wrn-22x8", 32), Rounded("1393K"), 2461.0),
-            (Recipe::new("resnet18", 32), Rounded("557K"), 559.0),
-            (Recipe::new("hrn-5x5x3x:m=16", 32), Rounded("343K"), 1055.0),
-            (Recipe::new("hrn-5x7x2x:m=16", 32), Rounded("379K"), 1273.0),
-            (Recipe::new("hrn-6x6x2x:m=16", 32), Rounded("401K"), 1368.0),
-            (Recipe::new("hrn-7x5x2x:m=16", 32), Rounded("412K"), 1328.0),
+            (Row::new("wrn-22x8", 32), Rounded("1393K"), 2461.0),
+            (Row::new("resnet18", 32), Rounded("557K"), 559.0),
+            (Row::new("hrn-5x5x3x:m=16", 32), Rounded("343K"), 1055.0),
+            (Row::new("hrn-5x7x2x:m=16", 32), Rounded("379K"), 1273.0),
+            (Row::new("hrn-6x6x2x:m=16", 32), Rounded("401K"), 1368.0),
+            (Row::new("hrn-7x5x2x:m=16", 32), Rounded("412K"), 1328.0),
         ],
     );
 }

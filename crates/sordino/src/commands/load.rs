@@ -1,0 +1,47 @@
+//! A network by name or file, as every verb takes it.
+
+use std::path::Path;
+
+use anyhow::Context;
+use clap::Args;
+use network::spec::NetworkSpec;
+use network::zoo;
+
+/// A network by name or file.
+#[derive(Debug, Args)]
+pub(super) struct NetworkArguments {
+    /// A name from `sordino zoo` with options, such as resnet18:m=32, or a TOML file.
+    network: String,
+    /// Side of the input image [default: 32, or what the file says].
+    #[arg(long, value_name = "PIXELS")]
+    input: Option<usize>,
+    /// Number of classes [default: 100, or what the file says].
+    #[arg(long, value_name = "COUNT")]
+    classes: Option<usize>,
+}
+
+impl NetworkArguments {
+    /// The network of this name or file, at its own size.
+    pub(super) fn named(network: &str) -> Self {
+        Self { network: network.to_owned(), input: None, classes: None }
+    }
+
+    pub(super) fn load(&self) -> anyhow::Result<NetworkSpec> {
+        let path = Path::new(&self.network);
+        let is_file = path.extension().is_some_and(|extension| extension == "toml") || path.is_file();
+        if !is_file {
+            return Ok(zoo::build(&self.network, self.input.unwrap_or(32), self.classes.unwrap_or(100))?);
+        }
+        let spec =
+            NetworkSpec::from_file(path).with_context(|| format!("{} is not usable", path.display()))?;
+        if self.input.is_none() && self.classes.is_none() {
+            return Ok(spec);
+        }
+        let mut draft = spec.into_draft();
+        if let Some(side) = self.input {
+            (draft.input.height, draft.input.width) = (side, side);
+        }
+        draft.classes = self.classes.unwrap_or(draft.classes);
+        NetworkSpec::new(draft).with_context(|| format!("{} does not fit other sizes", path.display()))
+    }
+}

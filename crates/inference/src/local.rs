@@ -113,7 +113,7 @@ fn sum_pool(shape: Shape, pool: &Pool) -> Result<SumPool, InferenceError> {
     Ok(SumPool::new(
         shape.channels,
         extent(shape),
-        square(pool.kernel),
+        square(pool.window),
         square(pool.stride),
         square(pool.padding),
     )?)

@@ -107,7 +107,7 @@ fn geometry(geometry: &LinearGeometry, input: Shape) -> Result<ConvGeometry, Inf
             in_channels: conv.inputs,
             out_channels: conv.outputs,
             input: Extent { height: input.height, width: input.width },
-            filter: square(conv.kernel),
+            filter: square(conv.filter),
             stride: square(conv.stride),
             padding: square(conv.padding),
             dilation: square(conv.dilation),

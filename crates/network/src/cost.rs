@@ -63,27 +63,34 @@ impl Cost {
 
     /// The price of each part, in order: stem, stages, head. A part without operations is left out.
     pub fn by_part(spec: &NetworkSpec) -> Vec<(Part, Self)> {
-        group(spec, |place| place.part)
+        by_place(spec, |place| place.part)
     }
 
     /// The price of each block, in order.
     pub fn by_block(spec: &NetworkSpec) -> Vec<(Place, Self)> {
-        group(spec, |place| place)
+        by_place(spec, |place| place)
     }
 }
 
-fn group<K: PartialEq>(spec: &NetworkSpec, key: impl Fn(Place) -> K) -> Vec<(K, Cost)> {
+fn by_place<K: PartialEq>(spec: &NetworkSpec, key: impl Fn(Place) -> K) -> Vec<(K, Cost)> {
     let walk = spec.walk();
-    let mut groups: Vec<(K, Cost)> = Vec::new();
-    for step in walk.steps() {
-        let cost = Cost::of_step(walk, step);
-        let key = key(step.place);
-        match groups.last_mut() {
-            Some((last, total)) if *last == key => *total += cost,
-            _ => groups.push((key, cost)),
+    let priced = walk.steps().iter().map(|step| (key(step.place), Cost::of_step(walk, step)));
+    merge_runs(priced, |total, cost| *total += cost)
+}
+
+/// Merges neighbors with the same key, as the steps of one stage are.
+pub fn merge_runs<K: PartialEq, V>(
+    items: impl IntoIterator<Item = (K, V)>,
+    merge: impl Fn(&mut V, V),
+) -> Vec<(K, V)> {
+    let mut runs: Vec<(K, V)> = Vec::new();
+    for (key, value) in items {
+        match runs.last_mut() {
+            Some((last, total)) if *last == key => merge(total, value),
+            _ => runs.push((key, value)),
         }
     }
-    groups
+    runs
 }
 
 impl Add for Cost {

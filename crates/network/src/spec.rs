@@ -223,11 +223,11 @@ mod tests {
         input = { channels = 3, height = 8, width = 8 }
         head = ["global_average_pool", "classifier"]
         [stem]
-        layers = [{ conv = { out = 4, kernel = 3 } }, "batch_norm", "relu"]
+        layers = [{ conv = { out = 4, filter = 3 } }, "batch_norm", "relu"]
         [[stages]]
         [[stages.blocks]]
         [stages.blocks.residual]
-        body = [{ conv = { out = 4, kernel = 3 } }, "relu", { conv = { out = 4, kernel = 3 } }]
+        body = [{ conv = { out = 4, filter = 3 } }, "relu", { conv = { out = 4, filter = 3 } }]
         after_sum = ["relu"]
     "#;
 
@@ -257,48 +257,47 @@ mod tests {
         error.to_string() + &causes.unwrap_or_default()
     }
 
+    /// What to replace in [`TINY`], by what, and what the refusal must say.
+    const WRONG: &[(&str, &str, &str)] = &[
+        (
+            "relu\", { conv = { out = 4",
+            "relu\", { conv = { out = 5",
+            "stage 1, block 1: the branches end at 5x8x8",
+        ),
+        ("out = 4, filter = 3 } }, \"batch", "out = 0, filter = 3 } }, \"batch", "stem, layer 1 (conv)"),
+        (
+            "out = 4, filter = 3 } }, \"batch",
+            "out = 4, filter = 11, padding = 0 } }, \"batch",
+            "spans 11 pixels",
+        ),
+        (
+            "filter = 3 } }, \"batch",
+            "filter = 4294967296 } }, \"batch",
+            "stem, layer 1 (conv): the filter is 4294967296; expected a number from 1 to 4096",
+        ),
+        ("filter = 3 } }, \"batch", "filter = 4095, dilation = 4095 } }, \"batch", "the padding is 8382465"),
+        ("filter = 3 } }, \"batch", "filter = 3, dilation = 4097 } }, \"batch", "the dilation is 4097"),
+        ("filter = 3 } }, \"batch", "filter = 3, padding = 4097 } }, \"batch", "the padding is 4097"),
+        (
+            "filter = 3 } }, \"batch",
+            "filter = 3, stride = 9223372036854775807 } }, \"batch",
+            "the stride is 9223372036854775807",
+        ),
+        ("\"batch_norm\"", "{ max_pool = { window = 4294967296, stride = 1 } }", "the window is 4294967296"),
+        ("\"batch_norm\"", "{ average_pool = { window = 2, stride = 4097 } }", "the stride is 4097"),
+        ("\"tiny\"", "\"\\u001b[31mtiny\"", "name: the name holds a control character"),
+        ("filter = 3 } }, \"batch", "kernel = 3 } }, \"batch", "expected one of `out`, `filter`"),
+        ("height = 8", "height = 99999999999", "99999999999"),
+        ("classes = 10", "classes = nan", "nan"),
+        ("classes = 10", "classes = -1", "-1"),
+        ("\"classifier\"", "\"relu\"", "head"),
+        ("\"batch_norm\"", "\"bach_norm\"", "bach_norm"),
+        ("after_sum", "after_some", "after_some"),
+    ];
+
     #[test]
     fn a_wrong_spec_is_refused_with_the_place_and_the_reason() {
-        let cases = [
-            (
-                "relu\", { conv = { out = 4",
-                "relu\", { conv = { out = 5",
-                "stage 1, block 1: the branches end at 5x8x8",
-            ),
-            ("out = 4, kernel = 3 } }, \"batch", "out = 0, kernel = 3 } }, \"batch", "stem, layer 1 (conv)"),
-            ("out = 4, kernel = 3 } }, \"batch", "out = 4, kernel = 11, padding = 0 } }, \"batch", "kernel"),
-            (
-                "kernel = 3 } }, \"batch",
-                "kernel = 4294967296 } }, \"batch",
-                "stem, layer 1 (conv): the kernel is 4294967296; expected a number from 1 to 4096",
-            ),
-            (
-                "kernel = 3 } }, \"batch",
-                "kernel = 4095, dilation = 4095 } }, \"batch",
-                "the padding is 8382465",
-            ),
-            ("kernel = 3 } }, \"batch", "kernel = 3, dilation = 4097 } }, \"batch", "the dilation is 4097"),
-            ("kernel = 3 } }, \"batch", "kernel = 3, padding = 4097 } }, \"batch", "the padding is 4097"),
-            (
-                "kernel = 3 } }, \"batch",
-                "kernel = 3, stride = 9223372036854775807 } }, \"batch",
-                "the stride is 9223372036854775807",
-            ),
-            (
-                "\"batch_norm\"",
-                "{ max_pool = { kernel = 4294967296, stride = 1 } }",
-                "the kernel is 4294967296",
-            ),
-            ("\"batch_norm\"", "{ average_pool = { kernel = 2, stride = 4097 } }", "the stride is 4097"),
-            ("\"tiny\"", "\"\\u001b[31mtiny\"", "name: the name holds a control character"),
-            ("height = 8", "height = 99999999999", "99999999999"),
-            ("classes = 10", "classes = nan", "nan"),
-            ("classes = 10", "classes = -1", "-1"),
-            ("\"classifier\"", "\"relu\"", "head"),
-            ("\"batch_norm\"", "\"bach_norm\"", "bach_norm"),
-            ("after_sum", "after_some", "after_some"),
-        ];
-        for (from, to, expected) in cases {
+        for (from, to, expected) in WRONG {
             let message = refusal(from, to);
             assert!(message.contains(expected), "{to}: {message}");
         }

@@ -57,7 +57,7 @@ pub enum TransformError {
     },
     /// A block that ReLU-reuse does not know.
     #[error(
-        "{place} cannot reuse ReLUs: it needs a ReLU followed by a dense stride-1 convolution with a kernel above 1x1 \
+        "{place} cannot reuse ReLUs: it needs a ReLU followed by a dense stride-1 convolution with a filter above 1x1 \
          that keeps the channels"
     )]
     NotReusable {

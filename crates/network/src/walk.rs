@@ -87,8 +87,8 @@ pub struct ConvGeometry {
     pub inputs: usize,
     /// Output channels.
     pub outputs: usize,
-    /// Side of the kernel.
-    pub kernel: usize,
+    /// Side of the filter.
+    pub filter: usize,
     /// Step between outputs.
     pub stride: usize,
     /// Zeros on each side.
@@ -104,12 +104,12 @@ pub struct ConvGeometry {
 impl ConvGeometry {
     /// Weights of one output channel; a walk refuses convolutions where they cannot be counted.
     pub const fn taps(&self) -> usize {
-        self.inputs / self.groups * self.kernel * self.kernel
+        self.inputs / self.groups * self.filter * self.filter
     }
 
     /// The same before anybody checked that it can be counted.
     fn checked_taps(&self) -> Option<u64> {
-        let side = self.kernel as u64;
+        let side = self.filter as u64;
         let taps = (self.inputs as u64 / self.groups as u64).checked_mul(side)?.checked_mul(side)?;
         usize::try_from(taps).is_ok().then_some(taps)
     }
@@ -301,8 +301,8 @@ mod tests {
     fn dropping_relus_renames_no_weights() {
         use crate::transform::{ThinChoice, cull_stage, thin_stage};
         let weights = |spec: &crate::spec::NetworkSpec| -> Vec<String> {
-            let relu = |step: &&Step| !matches!(step.operation, Operation::Relu { .. });
-            spec.walk().steps().iter().filter(relu).map(|step| step.name.clone()).collect()
+            let is_other = |step: &&Step| !matches!(step.operation, Operation::Relu { .. });
+            spec.walk().steps().iter().filter(is_other).map(|step| step.name.clone()).collect()
         };
         for name in ["resnet18", "wrn-16x8", "vgg11", "mobilenetv2", "darts:c=4,d=4,share=yes"] {
             let spec = zoo::build(name, 32, 10).unwrap();

@@ -1,6 +1,6 @@
 //! How long `inspect` takes: building, walking and counting every network of the zoo.
 //!
-//! `cargo bench -p sordino --bench inspect` prints the slowest one; the promise is under 50 ms for any of them.
+//! `cargo bench -p sordino --bench inspect` prints the time of each; the promise is under 50 ms for any of them.
 
 #![allow(clippy::unwrap_used, missing_docs, reason = "a benchmark")]
 

@@ -17,13 +17,25 @@ fn main() -> ExitCode {
         Err(error) => {
             let mut stderr = io::stderr().lock();
             // Nothing can be done when even stderr is closed.
-            let _ = writeln!(stderr, "error: {error}");
+            let _ = writeln!(stderr, "error: {}", printable(&error.to_string()));
             for cause in error.chain().skip(1) {
-                let _ = writeln!(stderr, "  because: {cause}");
+                let _ = writeln!(stderr, "  because: {}", printable(&cause.to_string()));
             }
             ExitCode::from(2)
         }
     }
+}
+
+/// A message may quote a file; its control characters must not command the terminal.
+fn printable(message: &str) -> String {
+    message
+        .trim_end()
+        .chars()
+        .map(|character| {
+            let is_layout = character == '\n' || character == '\t';
+            if character.is_control() && !is_layout { char::REPLACEMENT_CHARACTER } else { character }
+        })
+        .collect()
 }
 
 /// The reader of our output went away, as `head` does: no error of ours.

@@ -94,7 +94,7 @@ fn shape(geometry: &LinearGeometry, input: Shape) -> LinearShape {
             input_channels: conv.inputs,
             output_channels: conv.outputs,
             input_size: [input.height, input.width],
-            filter_size: [conv.kernel; 2],
+            filter_size: [conv.filter; 2],
             stride: [conv.stride; 2],
             padding: [conv.padding; 2],
             dilation: [conv.dilation; 2],

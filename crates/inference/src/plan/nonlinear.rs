@@ -139,7 +139,7 @@ fn positions(shape: Shape, mask: &SiteMask) -> (Vec<u32>, Vec<u32>) {
 
 /// Windows at the border are smaller, so there is one part per size of window.
 fn maxima(input: Shape, step: &ModelStep, pool: &Pool, width: u32) -> Result<Vec<Part>, InferenceError> {
-    let mut sizes: Vec<(Vec<u32>, Vec<u32>)> = vec![Default::default(); pool.kernel * pool.kernel + 1];
+    let mut sizes: Vec<(Vec<u32>, Vec<u32>)> = vec![Default::default(); pool.window * pool.window + 1];
     let mut position = 0;
     for channel in 0..step.shape.channels {
         for row in 0..step.shape.height {
@@ -167,7 +167,7 @@ fn maxima(input: Shape, step: &ModelStep, pool: &Pool, width: u32) -> Result<Vec
 fn window(input: Shape, pool: &Pool, channel: usize, row: usize, column: usize) -> Vec<u32> {
     let side = |position: usize, length: usize| {
         let start = position * pool.stride;
-        (start..start + pool.kernel)
+        (start..start + pool.window)
             .filter_map(move |place| place.checked_sub(pool.padding).filter(|at| *at < length))
     };
     let mut values = Vec::new();

@@ -63,7 +63,7 @@ impl FloatLinear {
         let conv = ConvGeometry {
             inputs: channels,
             outputs: channels,
-            kernel: 1,
+            filter: 1,
             stride: 1,
             padding: 0,
             dilation: 1,
@@ -77,7 +77,7 @@ impl FloatLinear {
     pub(super) fn is_affine(&self) -> bool {
         match &self.geometry {
             LinearGeometry::Conv(conv) => {
-                let is_pointwise = conv.kernel == 1 && conv.stride == 1 && conv.padding == 0;
+                let is_pointwise = conv.filter == 1 && conv.stride == 1 && conv.padding == 0;
                 is_pointwise && conv.groups == conv.inputs && conv.groups == conv.outputs
             }
             LinearGeometry::FullyConnected { .. } => false,

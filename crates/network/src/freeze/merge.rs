@@ -46,7 +46,7 @@ fn dense(linear: &FloatLinear) -> Option<ConvGeometry> {
         LinearGeometry::FullyConnected { inputs, outputs } => Some(ConvGeometry {
             inputs,
             outputs,
-            kernel: 1,
+            filter: 1,
             stride: 1,
             padding: 0,
             dilation: 1,
@@ -57,7 +57,7 @@ fn dense(linear: &FloatLinear) -> Option<ConvGeometry> {
 }
 
 fn is_pointwise(conv: &ConvGeometry) -> bool {
-    conv.kernel == 1 && conv.padding == 0
+    conv.filter == 1 && conv.padding == 0
 }
 
 /// One merge of two linear layers, the first read by the second alone.
@@ -131,7 +131,7 @@ fn then_pointwise(first: &FloatLinear, second: &FloatLinear, conv: ConvGeometry)
 /// A convolution whose inputs were mixed before: its columns of weights are mixed.
 fn pointwise_then(first: &FloatLinear, second: &FloatLinear, conv: ConvGeometry) -> FloatLinear {
     let (inputs, middle) = (conv.inputs, first.geometry.outputs());
-    let area = conv.kernel * conv.kernel;
+    let area = conv.filter * conv.filter;
     let (mut weights, mut biases) = (Vec::new(), Vec::new());
     for (row, bias) in second.weights.chunks_exact(middle * area).zip(&second.biases) {
         for input in 0..inputs {
@@ -189,7 +189,7 @@ fn scale_inputs(linear: &mut FloatLinear, scaling: &FloatLinear, pixels: usize) 
     // Which input channel a weight meets.
     let (area, inputs, per_group) = match &linear.geometry {
         LinearGeometry::Conv(conv) => {
-            (conv.kernel * conv.kernel, conv.inputs / conv.groups, conv.outputs / conv.groups)
+            (conv.filter * conv.filter, conv.inputs / conv.groups, conv.outputs / conv.groups)
         }
         LinearGeometry::FullyConnected { .. } => (pixels, taps / pixels, outputs),
     };

@@ -265,25 +265,25 @@ fn conv_shape(conv: &ConvGeometry, input: Shape) -> Outcome<Shape> {
     if !input.with_channels(conv.outputs).is_sane() {
         return wrong("output channels", conv.outputs);
     }
-    for (what, value) in [("kernel", conv.kernel), ("stride", conv.stride), ("dilation", conv.dilation)] {
+    for (what, value) in [("filter", conv.filter), ("stride", conv.stride), ("dilation", conv.dilation)] {
         if value == 0 || value > MAX_WINDOW {
             return wrong(what, value);
         }
     }
-    windowed(input, conv.dilation * (conv.kernel - 1) + 1, conv.stride, conv.padding)
+    windowed(input, conv.dilation * (conv.filter - 1) + 1, conv.stride, conv.padding)
         .map(|shape| shape.with_channels(conv.outputs))
 }
 
 fn pool_shape(pool: &Pool, input: Shape) -> Outcome<Shape> {
-    for (what, value) in [("kernel", pool.kernel), ("stride", pool.stride)] {
+    for (what, value) in [("window", pool.window), ("stride", pool.stride)] {
         if value == 0 || value > MAX_WINDOW {
             return Err(StepFault::Geometry { what, value, input });
         }
     }
-    if pool.padding > pool.kernel / 2 {
+    if pool.padding > pool.window / 2 {
         return Err(StepFault::Geometry { what: "padding", value: pool.padding, input });
     }
-    windowed(input, pool.kernel, pool.stride, pool.padding)
+    windowed(input, pool.window, pool.stride, pool.padding)
 }
 
 fn windowed(input: Shape, span: usize, stride: usize, padding: usize) -> Outcome<Shape> {

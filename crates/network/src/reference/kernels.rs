@@ -94,8 +94,8 @@ fn gather<T: Number>(
     let inputs = conv.inputs / conv.groups;
     for channel in group * inputs..(group + 1) * inputs {
         let map = &input[channel * size.pixels() as usize..][..size.pixels() as usize];
-        for tap in 0..conv.kernel * conv.kernel {
-            let (down, across) = (tap / conv.kernel * conv.dilation, tap % conv.kernel * conv.dilation);
+        for tap in 0..conv.filter * conv.filter {
+            let (down, across) = (tap / conv.filter * conv.dilation, tap % conv.filter * conv.dilation);
             patches.extend(pixels.clone().map(|pixel| {
                 let row = (pixel / output_width * conv.stride + down).wrapping_sub(conv.padding);
                 let column = (pixel % output_width * conv.stride + across).wrapping_sub(conv.padding);
@@ -156,7 +156,7 @@ fn pooled<T: Number>(
 /// The rows (or columns) of the map that a window covers.
 fn covered(position: usize, pool: &Pool, length: usize) -> std::ops::Range<usize> {
     let start = position * pool.stride;
-    start.saturating_sub(pool.padding)..(start + pool.kernel).saturating_sub(pool.padding).min(length)
+    start.saturating_sub(pool.padding)..(start + pool.window).saturating_sub(pool.padding).min(length)
 }
 
 /// By how many an average divides at each output pixel.
@@ -165,7 +165,7 @@ pub(crate) fn average_counts(pool: &Pool, size: Shape, output: Shape) -> Vec<u32
     for row in 0..output.height {
         for column in 0..output.width {
             let inside = covered(row, pool, size.height).len() * covered(column, pool, size.width).len();
-            counts.push(if pool.count_padding { pool.kernel * pool.kernel } else { inside } as u32);
+            counts.push(if pool.count_padding { pool.window * pool.window } else { inside } as u32);
         }
     }
     counts
@@ -204,8 +204,8 @@ mod tests {
                 for column in 0..output.width {
                     let mut sum = 0;
                     for tap in 0..conv.taps() {
-                        let from = channel / outputs * inputs + tap / (conv.kernel * conv.kernel);
-                        let (down, across) = (tap / conv.kernel % conv.kernel, tap % conv.kernel);
+                        let from = channel / outputs * inputs + tap / (conv.filter * conv.filter);
+                        let (down, across) = (tap / conv.filter % conv.filter, tap % conv.filter);
                         let y = (row * conv.stride + down * conv.dilation) as i64 - conv.padding as i64;
                         let x = (column * conv.stride + across * conv.dilation) as i64 - conv.padding as i64;
                         if (0..size.height as i64).contains(&y) && (0..size.width as i64).contains(&x) {
@@ -227,7 +227,7 @@ mod tests {
             groups in 1_usize..3, side in 5_usize..20, seed in any::<u32>(),
         ) {
             let conv = ConvGeometry {
-                inputs: 2 * groups, outputs: 3 * groups, kernel, stride, padding, dilation, groups, bias: false,
+                inputs: 2 * groups, outputs: 3 * groups, filter: kernel, stride, padding, dilation, groups, bias: false,
             };
             let size = Shape::new(conv.inputs, side, side + 1);
             let span = dilation * (kernel - 1) + 1;

@@ -25,7 +25,7 @@ pub enum SpecFault {
         /// The size that came out.
         shape: Shape,
     },
-    /// A kernel, stride, dilation or padding makes no sense.
+    /// A filter, window, stride, dilation or padding makes no sense.
     #[error("{what} is {value}; expected {expected}")]
     Parameter {
         /// Which one.
@@ -36,7 +36,7 @@ pub enum SpecFault {
         expected: &'static str,
     },
     /// The window is larger than the padded map.
-    #[error("a kernel that spans {span} pixels does not fit a map of {input} with padding {padding}")]
+    #[error("a window that spans {span} pixels does not fit a map of {input} with padding {padding}")]
     Window {
         /// Pixels from the first to the last tap.
         span: usize,

@@ -76,14 +76,14 @@ impl Layer {
     }
 }
 
-/// A convolution with a square kernel.
+/// A convolution with a square filter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conv {
     /// Output channels.
     pub out: usize,
-    /// Side of the kernel.
-    pub kernel: usize,
+    /// Side of the filter.
+    pub filter: usize,
     /// Step between outputs.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub stride: usize,
@@ -103,8 +103,8 @@ pub struct Conv {
 
 impl Conv {
     /// A dense convolution that keeps the resolution.
-    pub const fn new(out: usize, kernel: usize) -> Self {
-        Self { out, kernel, stride: 1, padding: None, dilation: 1, groups: Groups::DENSE, bias: false }
+    pub const fn new(out: usize, filter: usize) -> Self {
+        Self { out, filter, stride: 1, padding: None, dilation: 1, groups: Groups::DENSE, bias: false }
     }
 
     /// With this stride.
@@ -127,7 +127,7 @@ impl Conv {
 
     /// The zeros on each side.
     pub fn resolved_padding(&self) -> usize {
-        self.padding.unwrap_or_else(|| self.dilation.saturating_mul(self.kernel.saturating_sub(1)) / 2)
+        self.padding.unwrap_or_else(|| self.dilation.saturating_mul(self.filter.saturating_sub(1)) / 2)
     }
 }
 
@@ -204,7 +204,7 @@ impl<'de> Deserialize<'de> for Groups {
 #[serde(deny_unknown_fields)]
 pub struct Pool {
     /// Side of the window.
-    pub kernel: usize,
+    pub window: usize,
     /// Step between windows.
     pub stride: usize,
     /// Zeros (or, for the maximum, nothing) on each side.
@@ -217,8 +217,8 @@ pub struct Pool {
 
 impl Pool {
     /// A window without padding.
-    pub const fn new(kernel: usize, stride: usize) -> Self {
-        Self { kernel, stride, padding: 0, count_padding: false }
+    pub const fn new(window: usize, stride: usize) -> Self {
+        Self { window, stride, padding: 0, count_padding: false }
     }
 
     /// With this padding on each side.

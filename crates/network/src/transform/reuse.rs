@@ -240,12 +240,12 @@ fn following_conv(list: &[Layer], relu: usize, channels: usize) -> Option<Conv> 
     }
 }
 
-/// A dense convolution with a real kernel that keeps the resolution.
+/// A dense convolution with a real filter that keeps the resolution.
 fn keeps_map(conv: &Conv) -> bool {
-    conv.kernel > 1
+    conv.filter > 1
         && conv.stride == 1
         && conv.groups == Groups::DENSE
-        && 2 * conv.resolved_padding() == conv.dilation * (conv.kernel - 1)
+        && 2 * conv.resolved_padding() == conv.dilation * (conv.filter - 1)
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ impl Reader<'_> {
     fn layer(&mut self, step: &Step, tensor: &str, channels: usize) -> Option<LayerWeights> {
         match &step.operation {
             Operation::Conv(conv) => {
-                let shape = vec![conv.outputs, conv.inputs / conv.groups, conv.kernel, conv.kernel];
+                let shape = vec![conv.outputs, conv.inputs / conv.groups, conv.filter, conv.filter];
                 Some(LayerWeights::Linear {
                     weights: self.numbers(step, tensor, "weight", shape),
                     biases: if conv.bias {
@@ -214,7 +214,7 @@ mod tests {
                 Some(LayerWeights::Linear { weights, biases }) => match &step.operation {
                     Operation::Conv(conv) => {
                         let inputs = conv.inputs / conv.groups;
-                        push("weight", vec![conv.outputs, inputs, conv.kernel, conv.kernel], weights);
+                        push("weight", vec![conv.outputs, inputs, conv.filter, conv.filter], weights);
                     }
                     _ => {
                         push("weight", vec![biases.len(), weights.len() / biases.len()], weights);

@@ -44,12 +44,12 @@ fn edge(op: Op, channels: usize, stride: usize) -> Vec<Layer> {
         let pointwise = Layer::Conv(Conv::new(channels, 1));
         vec![Layer::Relu, Layer::Conv(conv.depthwise()), pointwise, Layer::BatchNorm]
     };
-    let conv = |kernel, stride| Conv::new(channels, kernel).stride(stride);
+    let conv = |filter, stride| Conv::new(channels, filter).stride(stride);
     match op {
         Op::Skip if stride == 1 => Vec::new(),
         Op::Skip => reduce_layers(channels),
-        Op::Conv(kernel) => [separable(conv(kernel, stride)), separable(conv(kernel, 1))].concat(),
-        Op::Dilated(kernel) => separable(conv(kernel, stride).dilation(2)),
+        Op::Conv(filter) => [separable(conv(filter, stride)), separable(conv(filter, 1))].concat(),
+        Op::Dilated(filter) => separable(conv(filter, stride).dilation(2)),
         Op::Average => vec![Layer::AveragePool(Pool::new(3, stride).padding(1))],
         Op::Max => vec![Layer::MaxPool(Pool::new(3, stride).padding(1))],
     }

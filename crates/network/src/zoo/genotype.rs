@@ -8,9 +8,9 @@
 pub(super) enum Op {
     /// The identity, or a factorized reduce where the resolution is halved.
     Skip,
-    /// A pair of convolutions with this kernel: separable in DARTS, vanilla in Sphynx.
+    /// A pair of convolutions with this filter: separable in DARTS, vanilla in Sphynx.
     Conv(usize),
-    /// One convolution with this kernel and dilation 2.
+    /// One convolution with this filter and dilation 2.
     Dilated(usize),
     /// 3x3 average pooling.
     Average,

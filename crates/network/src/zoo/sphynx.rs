@@ -102,7 +102,7 @@ impl CellPlan<'_> {
     }
 
     fn edge(&self, op: Op, channels: usize, stride: usize) -> Vec<Layer> {
-        let conv = |kernel, stride| Conv::new(channels, kernel).stride(stride);
+        let conv = |filter, stride| Conv::new(channels, filter).stride(stride);
         let linear = |conv: Conv| match self.is_separable {
             false => vec![Layer::Conv(conv), Layer::BatchNorm],
             true => {
@@ -112,8 +112,8 @@ impl CellPlan<'_> {
         match op {
             Op::Skip if stride == 1 => Vec::new(),
             Op::Skip => vec![Layer::FactorizedReduce(FactorizedReduce { out: channels }), Layer::BatchNorm],
-            Op::Conv(kernel) => [linear(conv(kernel, stride)), linear(conv(kernel, 1))].concat(),
-            Op::Dilated(kernel) => linear(conv(kernel, stride).dilation(2)),
+            Op::Conv(filter) => [linear(conv(filter, stride)), linear(conv(filter, 1))].concat(),
+            Op::Dilated(filter) => linear(conv(filter, stride).dilation(2)),
             Op::Average | Op::Max => {
                 vec![Layer::AveragePool(Pool::new(3, stride).padding(1)), Layer::BatchNorm]
             }

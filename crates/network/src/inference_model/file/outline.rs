@@ -78,8 +78,8 @@ impl Writer {
         match operation {
             ModelOperation::Linear { geometry: LinearGeometry::Conv(conv), channel_shifts } => {
                 self.bytes.push(0);
-                let ConvGeometry { inputs, outputs, kernel, stride, padding, dilation, groups, bias } = *conv;
-                for number in [inputs, outputs, kernel, stride, padding, dilation, groups] {
+                let ConvGeometry { inputs, outputs, filter, stride, padding, dilation, groups, bias } = *conv;
+                for number in [inputs, outputs, filter, stride, padding, dilation, groups] {
                     self.number(number);
                 }
                 self.bytes.push(u8::from(bias));
@@ -142,7 +142,7 @@ impl Writer {
     }
 
     fn pool(&mut self, pool: &Pool) {
-        for number in [pool.kernel, pool.stride, pool.padding] {
+        for number in [pool.window, pool.stride, pool.padding] {
             self.number(number);
         }
         self.bytes.push(u8::from(pool.count_padding));
@@ -254,7 +254,7 @@ impl<'a> Reader<'a> {
                 let conv = ConvGeometry {
                     inputs: self.size()?,
                     outputs: self.size()?,
-                    kernel: self.size()?,
+                    filter: self.size()?,
                     stride: self.size()?,
                     padding: self.size()?,
                     dilation: self.size()?,
@@ -315,8 +315,8 @@ impl<'a> Reader<'a> {
     }
 
     fn pool(&mut self) -> Outcome<Pool> {
-        let (kernel, stride, padding) = (self.size()?, self.size()?, self.size()?);
-        Ok(Pool { kernel, stride, padding, count_padding: self.flag()? })
+        let (window, stride, padding) = (self.size()?, self.size()?, self.size()?);
+        Ok(Pool { window, stride, padding, count_padding: self.flag()? })
     }
 
     fn shifts(&mut self) -> Outcome<Vec<u8>> {

@@ -13,7 +13,7 @@ pub(super) struct Modules {
 }
 
 impl Modules {
-    /// What stands for a ReLU and the convolution after it. The grouped convolutions have its kernel and dilation, the
+    /// What stands for a ReLU and the convolution after it. The grouped convolutions have its filter and dilation, the
     /// last one, which makes its output, its bias.
     pub(super) fn module(&self, conv: &Conv, relu: &Layer) -> Result<Vec<Layer>, TransformError> {
         let groups = match self.reuse.layout {

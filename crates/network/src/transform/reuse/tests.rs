@@ -100,7 +100,7 @@ const CLIPPED: &str = r#"
     [[stages]]
     [[stages.blocks]]
     [stages.blocks.residual]
-    body = [{ conv = { out = 8, kernel = 3 } }, "relu6", { conv = { out = 8, kernel = 3, dilation = 2, bias = true } }]
+    body = [{ conv = { out = 8, filter = 3 } }, "relu6", { conv = { out = 8, filter = 3, dilation = 2, bias = true } }]
     after_sum = ["relu6"]
 "#;
 
@@ -114,7 +114,7 @@ fn dilation_bias_and_clipping_survive() {
             .steps()
             .iter()
             .filter_map(|step| match &step.operation {
-                Operation::Conv(conv) => Some((conv.kernel, conv.dilation, conv.bias)),
+                Operation::Conv(conv) => Some((conv.filter, conv.dilation, conv.bias)),
                 Operation::Relu { ceiling, .. } => {
                     assert_eq!(*ceiling, Some(6));
                     None

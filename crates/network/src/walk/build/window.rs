@@ -13,7 +13,7 @@ impl Builder {
             return Err(SpecFault::Size { shape: output });
         }
         let geometry = geometry(conv, shape)?;
-        let span = conv.dilation * (conv.kernel - 1) + 1;
+        let span = conv.dilation * (conv.filter - 1) + 1;
         let output = windowed(output, span, geometry.stride, geometry.padding)?;
         let work = geometry.checked_taps().and_then(|taps| taps.checked_mul(output.scalars()));
         if work.is_none_or(|work| work > MAX_WORK) {
@@ -23,13 +23,13 @@ impl Builder {
     }
 
     pub(super) fn pool(&mut self, operation: Operation, pool: &Pool, input: ValueId) -> Outcome<ValueId> {
-        from_one_to_side("the kernel", pool.kernel)?;
+        from_one_to_side("the window", pool.window)?;
         from_one_to_side("the stride", pool.stride)?;
-        if pool.padding > pool.kernel / 2 {
-            let expected = "at most half the kernel, so that no window lies outside the map";
+        if pool.padding > pool.window / 2 {
+            let expected = "at most half the window, so that no window lies outside the map";
             return Err(SpecFault::Parameter { what: "the padding", value: pool.padding, expected });
         }
-        let output = windowed(self.shapes[input.0], pool.kernel, pool.stride, pool.padding)?;
+        let output = windowed(self.shapes[input.0], pool.window, pool.stride, pool.padding)?;
         self.push(operation, vec![input], output)
     }
 
@@ -54,7 +54,7 @@ impl Builder {
 
 /// The convolution with everything resolved, its numbers small enough to be multiplied.
 fn geometry(conv: &Conv, input: Shape) -> Outcome<ConvGeometry> {
-    from_one_to_side("the kernel", conv.kernel)?;
+    from_one_to_side("the filter", conv.filter)?;
     from_one_to_side("the stride", conv.stride)?;
     from_one_to_side("the dilation", conv.dilation)?;
     let padding = conv.resolved_padding();
@@ -71,7 +71,7 @@ fn geometry(conv: &Conv, input: Shape) -> Outcome<ConvGeometry> {
     Ok(ConvGeometry {
         inputs: input.channels,
         outputs: conv.out,
-        kernel: conv.kernel,
+        filter: conv.filter,
         stride: conv.stride,
         padding,
         dilation: conv.dilation,
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn refusals_name_the_limit_there_is() {
         for fault in [
-            from_one_to_side("the kernel", MAX_SIDE + 1).unwrap_err(),
+            from_one_to_side("the filter", MAX_SIDE + 1).unwrap_err(),
             geometry(&Conv { padding: Some(MAX_SIDE + 1), ..Conv::new(1, 1) }, Shape::image(8)).unwrap_err(),
         ] {
             assert!(fault.to_string().contains(&MAX_SIDE.to_string()), "{fault}");

@@ -1,0 +1,56 @@
+//! What the fuzzer starts from is understood by the decoders it fuzzes.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use network::mask::{ActivationMask, Bits, SiteMask};
+use network::spec::NetworkSpec;
+use network::zoo;
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn seeds(target: &str) -> Vec<PathBuf> {
+    let directory = repository().join("fuzz/seeds").join(target);
+    let seeds: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(!seeds.is_empty());
+    seeds
+}
+
+#[test]
+fn seeds_of_specs_are_specs_and_hold_every_network_that_ships() {
+    for seed in seeds("network_spec") {
+        NetworkSpec::from_file(&seed).unwrap_or_else(|error| panic!("{}: {error}", seed.display()));
+    }
+    for file in fs::read_dir(repository().join("networks")).unwrap() {
+        let file = file.unwrap();
+        let seed = repository().join("fuzz/seeds/network_spec").join(file.file_name());
+        assert_eq!(fs::read(&seed).unwrap(), fs::read(file.path()).unwrap(), "{}", seed.display());
+    }
+}
+
+#[test]
+fn seeds_of_names_are_names() {
+    for seed in seeds("network_name") {
+        let name = fs::read_to_string(seed).unwrap();
+        zoo::build(&name, 32, 10).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+}
+
+#[test]
+fn the_seed_of_masks_has_every_kind_of_mask() {
+    let spec = zoo::build("resnet10:m=3", 8, 10).unwrap();
+    let every_third = |count: u64| Bits::collect((0..count).map(|index| index % 3 == 0));
+    let masks = spec.walk().sites().iter().zip(0..).map(|(site, index)| match index % 4 {
+        0 => SiteMask::KeepAll,
+        1 => SiteMask::DropAll,
+        2 => SiteMask::Channels(every_third(site.shape.channels as u64)),
+        _ => SiteMask::Pixels(every_third(site.shape.scalars())),
+    });
+    let mask = ActivationMask::new(&spec, masks.collect()).unwrap();
+    let path = repository().join("fuzz/seeds/network_mask/every-kind");
+    assert_eq!(fs::read(path).unwrap(), mask.to_bytes());
+}

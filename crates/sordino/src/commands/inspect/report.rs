@@ -1,0 +1,148 @@
+//! What `inspect` prints: one line per stage, block or layer, and the total.
+
+use std::io::Write;
+
+use network::cost::{Cost, merge_runs};
+use network::mask::ActivationMask;
+use network::spec::NetworkSpec;
+use network::walk::{Operation, Place, Step};
+use serde::Serialize;
+
+use super::Detail;
+use crate::report::{Table, bar, grouped, percent, short};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+pub(super) struct Report {
+    network: String,
+    input: [usize; 3],
+    classes: usize,
+    #[serde(flatten)]
+    total: Cost,
+    stages: Vec<Line>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    blocks: Vec<Line>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    layers: Vec<Line>,
+}
+
+/// One stage, block or layer.
+#[derive(Clone, Serialize)]
+struct Line {
+    stage: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    block: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    output: [usize; 3],
+    #[serde(flatten)]
+    cost: Cost,
+}
+
+impl Report {
+    pub(super) fn new(spec: &NetworkSpec, mask: Option<&ActivationMask>, detail: Detail) -> Self {
+        let layers = layer_lines(spec, mask);
+        let input = spec.draft().input;
+        let by_part = |place: Place| Place { block: None, ..place };
+        Self {
+            network: spec.name().to_owned(),
+            input: [input.channels, input.height, input.width],
+            classes: spec.draft().classes,
+            total: layers.iter().map(|(_, line)| line.cost).sum(),
+            stages: merged(&layers, by_part),
+            blocks: if detail == Detail::Block { merged(&layers, |place| place) } else { Vec::new() },
+            layers: match detail {
+                Detail::Layer => layers.into_iter().map(|(_, line)| line).collect(),
+                _ => Vec::new(),
+            },
+        }
+    }
+
+    pub(super) fn write(&self, out: &mut dyn Write, baseline_relus: u64) -> anyhow::Result<()> {
+        let [channels, height, width] = self.input;
+        writeln!(out, "{}, {channels}x{height}x{width} to {} classes\n", self.network, self.classes)?;
+        self.table().write(out)?;
+        if self.total.maxpools > 0 {
+            writeln!(out, "\n{} max-pool outputs, counted apart", grouped(self.total.maxpools))?;
+        }
+        if self.total.relus != baseline_relus {
+            let share = percent(self.total.relus, baseline_relus);
+            writeln!(out, "\n{share} of the {} ReLUs of the network as named", grouped(baseline_relus))?;
+        }
+        Ok(())
+    }
+
+    fn table(&self) -> Table {
+        let (first, last, lines) = match (&self.blocks[..], &self.layers[..]) {
+            ([], []) => ("<stage", "<ReLUs per stage", &self.stages),
+            (_, []) => ("<stage", "<ReLUs per stage", &self.blocks),
+            _ => ("<layer", "<ReLUs", &self.layers),
+        };
+        let mut table =
+            Table::new(&[first, "<output", "ReLUs", "share", "multiply-adds", "parameters", last]);
+        let largest = lines.iter().map(|line| line.cost.relus).max().unwrap_or(0);
+        for line in lines {
+            let [channels, height, width] = line.output;
+            let output = format!("{channels}x{height}x{width}");
+            table.row(self.cells(line.title(), output, line.cost, bar(line.cost.relus, largest, 32)));
+        }
+        table.rule();
+        table.row(self.cells("total".to_owned(), String::new(), self.total, String::new()));
+        table
+    }
+
+    fn cells(&self, title: String, output: String, cost: Cost, bar: String) -> Vec<String> {
+        vec![
+            title,
+            output,
+            grouped(cost.relus),
+            percent(cost.relus, self.total.relus),
+            short(cost.macs),
+            grouped(cost.parameters),
+            bar,
+        ]
+    }
+}
+
+impl Line {
+    fn title(&self) -> String {
+        match (&self.name, self.block) {
+            (Some(name), _) => name.clone(),
+            (None, Some(block)) => format!("{}.{block}", self.stage),
+            (None, None) => self.stage.clone(),
+        }
+    }
+}
+
+fn layer_lines(spec: &NetworkSpec, mask: Option<&ActivationMask>) -> Vec<(Place, Line)> {
+    let walk = spec.walk();
+    let line = |step: &Step| {
+        let mut cost = Cost::of_step(walk, step);
+        if let (Some(mask), Operation::Relu { site, .. }) = (mask, &step.operation) {
+            cost.relus = mask.relu_count_at(*site);
+        }
+        let output = walk.shape(step.output);
+        let line = Line {
+            stage: step.place.part.to_string(),
+            block: step.place.block,
+            name: Some(step.name.clone()),
+            output: [output.channels, output.height, output.width],
+            cost,
+        };
+        (step.place, line)
+    };
+    walk.steps().iter().map(line).collect()
+}
+
+/// Adds up the layers at the same place; the last one gives the output.
+fn merged(layers: &[(Place, Line)], place: impl Fn(Place) -> Place) -> Vec<Line> {
+    let keyed = layers.iter().map(|(at, line)| {
+        let place = place(*at);
+        (place, Line { block: place.block, name: None, ..line.clone() })
+    });
+    let add = |sum: &mut Line, line: Line| {
+        sum.cost += line.cost;
+        sum.output = line.output;
+    };
+    merge_runs(keyed, add).into_iter().map(|(_, line)| line).collect()
+}

@@ -19,7 +19,7 @@ mod scales;
 
 use crate::image::{Image, ImageError};
 use crate::inference_model::{
-    ImageFormat, InferenceModel, LinearWeights, ModelError, ModelOutline, ModelStep, WeightBits,
+    ImageFormat, InferenceModel, LinearWeights, MAX_RING_BITS, ModelError, ModelOutline, ModelStep, WeightBits,
 };
 use crate::mask::ActivationMask;
 use crate::spec::NetworkSpec;
@@ -47,6 +47,8 @@ pub struct FreezeOptions {
     pub logit_bits: u32,
     /// Rings wider than this are narrowed where that costs no round trip.
     pub comfortable_ring_bits: u32,
+    /// Rings wider than this are narrowed at any price, round trips included.
+    pub widest_ring_bits: u32,
     /// Whether consecutive linear layers are merged.
     pub merge: bool,
 }
@@ -60,6 +62,7 @@ impl Default for FreezeOptions {
             image: None,
             logit_bits: 16,
             comfortable_ring_bits: 32,
+            widest_ring_bits: MAX_RING_BITS,
             merge: true,
         }
     }
@@ -112,6 +115,7 @@ impl FreezeOptions {
         match self {
             Self { margin, .. } if !(1.0..=1e6).contains(margin) => refuse("margin", f64::from(*margin)),
             Self { activation_bits: bits @ (0..=1 | 25..), .. } => refuse("activation bits", f64::from(*bits)),
+            Self { widest_ring_bits: bits @ (0..=23 | 63..), .. } => refuse("widest ring", f64::from(*bits)),
             Self { logit_bits: bits @ (0..=1 | 33..), .. } => refuse("logit bits", f64::from(*bits)),
             _ => Ok(()),
         }
@@ -182,7 +186,8 @@ fn round_layer(linear: &FloatLinear, scale: &LayerScale, fraction: u32, bound: f
 pub enum FreezeError {
     /// An option that cannot be used.
     #[error(
-        "{what} of {value} cannot be used; margins go from 1, activations from 2 to 24 bits, logits from 2 to 32"
+        "{what} of {value} cannot be used; margins go from 1, activations from 2 to 24 bits, logits from 2 \
+         to 32, the widest ring from 24 to 62"
     )]
     Option {
         /// Which.

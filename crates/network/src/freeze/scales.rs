@@ -111,8 +111,8 @@ mod tests {
     fn the_median_channel_uses_all_bits_and_tiny_ones_do_not_widen_the_ring() {
         let linear = FloatLinear::affine(vec![1.0, 0.01, 0.5, 0.0, 2.0], vec![0.0; 5]);
         let scale = LayerScale::of(&linear, WeightBits::Eight);
-        assert_eq!(scale, LayerScale { common: 6, channels: vec![6, 6, 6, 6, 5] });
-        assert_eq!(scale.shifts(), [0, 0, 0, 0, 1]);
+        assert_eq!(scale, LayerScale { common: 7, channels: vec![6, 7, 7, 7, 5] });
+        assert_eq!(scale.shifts(), [1, 0, 0, 0, 2]);
         assert_eq!(scale.capped(4), LayerScale { common: 4, channels: vec![4; 5] });
     }
 

@@ -19,7 +19,8 @@ mod scales;
 
 use crate::image::{Image, ImageError};
 use crate::inference_model::{
-    ImageFormat, InferenceModel, LinearWeights, MAX_RING_BITS, ModelError, ModelOutline, ModelStep, WeightBits,
+    ImageFormat, InferenceModel, LinearWeights, MAX_RING_BITS, ModelError, ModelOutline, ModelStep,
+    WeightBits,
 };
 use crate::mask::ActivationMask;
 use crate::spec::NetworkSpec;
@@ -114,7 +115,9 @@ impl FreezeOptions {
         let refuse = |what, value| Err(FreezeError::Option { what, value });
         match self {
             Self { margin, .. } if !(1.0..=1e6).contains(margin) => refuse("margin", f64::from(*margin)),
-            Self { activation_bits: bits @ (0..=1 | 25..), .. } => refuse("activation bits", f64::from(*bits)),
+            Self { activation_bits: bits @ (0..=1 | 25..), .. } => {
+                refuse("activation bits", f64::from(*bits))
+            }
             Self { widest_ring_bits: bits @ (0..=23 | 63..), .. } => refuse("widest ring", f64::from(*bits)),
             Self { logit_bits: bits @ (0..=1 | 33..), .. } => refuse("logit bits", f64::from(*bits)),
             _ => Ok(()),
@@ -174,7 +177,8 @@ fn round_layer(linear: &FloatLinear, scale: &LayerScale, fraction: u32, bound: f
     let mut weights = Vec::with_capacity(linear.weights.len());
     for (row, bits) in linear.weights.chunks_exact(taps).zip(&scale.channels) {
         let unit = scales::power(*bits);
-        weights.extend(row.iter().map(|weight| (f64::from(*weight) * unit).round().clamp(-bound, bound) as i16));
+        weights
+            .extend(row.iter().map(|weight| (f64::from(*weight) * unit).round().clamp(-bound, bound) as i16));
     }
     let unit = scales::power(fraction as i32);
     let biases = linear.biases.iter().map(|bias| (f64::from(*bias) * unit).round() as i64).collect();

@@ -62,11 +62,7 @@ impl Image {
     /// # Errors
     /// When it has another one.
     pub fn expect_shape(&self, expected: Shape) -> Result<(), ImageError> {
-        if self.shape == expected {
-            Ok(())
-        } else {
-            Err(ImageError::Shape { expected, came: self.shape })
-        }
+        if self.shape == expected { Ok(()) } else { Err(ImageError::Shape { expected, came: self.shape }) }
     }
 }
 

@@ -230,7 +230,9 @@ impl InferenceModel {
             if layer.weights.len() != expected || layer.biases.len() != geometry.outputs() {
                 return Err(ModelError::Weights { layer: index, expected, came: layer.weights.len() });
             }
-            if let Some(&value) = layer.weights.iter().find(|weight| weight.unsigned_abs() > bound.unsigned_abs()) {
+            if let Some(&value) =
+                layer.weights.iter().find(|weight| weight.unsigned_abs() > bound.unsigned_abs())
+            {
                 return Err(ModelError::Range { layer: index, value, bound });
             }
             let largest = 1_u64 << (MAX_RING_BITS - 1);
@@ -326,7 +328,9 @@ pub enum ModelError {
         came: usize,
     },
     /// Another number of weights.
-    #[error("linear layer {layer} has {came} weights, the outline needs {expected} (and one bias per output)")]
+    #[error(
+        "linear layer {layer} has {came} weights, the outline needs {expected} (and one bias per output)"
+    )]
     Weights {
         /// Which layer.
         layer: usize,

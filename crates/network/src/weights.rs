@@ -202,10 +202,7 @@ mod tests {
             change(&mut layers);
             FloatWeights::new(&spec, layers).unwrap_err().to_string()
         };
-        assert_eq!(
-            refusal(&|layers| drop(layers.remove("head.fc1"))),
-            "there are no weights for head.fc1"
-        );
+        assert_eq!(refusal(&|layers| drop(layers.remove("head.fc1"))), "there are no weights for head.fc1");
         let norm = good["stem.norm1"].clone();
         assert!(refusal(&|layers| drop(layers.insert("x".into(), norm.clone()))).contains("\"x\""));
         assert_eq!(

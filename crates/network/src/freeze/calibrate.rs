@@ -33,7 +33,9 @@ fn apply(graph: &Graph, index: usize, node: &Node, values: &[Vec<f32>]) -> Vec<f
     match &node.operation {
         FloatOperation::Linear(linear) => apply_linear(linear, (input, size), node.shape),
         FloatOperation::Add => float::add(node.inputs.iter().map(|value| values[*value].as_slice())),
-        FloatOperation::Concat => node.inputs.iter().flat_map(|value| values[*value].iter().copied()).collect(),
+        FloatOperation::Concat => {
+            node.inputs.iter().flat_map(|value| values[*value].iter().copied()).collect()
+        }
         FloatOperation::Slice { start, channels } => kernels::slice(input, size, *start, *channels),
         FloatOperation::DropFirstRowAndColumn => kernels::drop_first_row_and_column(input, size),
         FloatOperation::Sum(window) => sum(window, (input, size), node.shape),

@@ -213,15 +213,17 @@ impl<'a> Builder<'a> {
                     .zip(variance)
                     .map(|(scale, variance)| scale / (variance + BATCH_NORM_EPSILON).sqrt())
                     .collect();
-                let shift = shift.iter().zip(mean).zip(&scale).map(|((shift, mean), scale)| shift - mean * scale);
+                let shift =
+                    shift.iter().zip(mean).zip(&scale).map(|((shift, mean), scale)| shift - mean * scale);
                 return self.normalize(step, scale.clone(), shift.collect());
             }
             (Operation::Conv(conv), Some(LayerWeights::Linear { weights, biases })) => {
                 linear(LinearGeometry::Conv(*conv), weights, biases)
             }
-            (&Operation::FullyConnected { inputs, outputs }, Some(LayerWeights::Linear { weights, biases })) => {
-                linear(LinearGeometry::FullyConnected { inputs, outputs }, weights, biases)
-            }
+            (
+                &Operation::FullyConnected { inputs, outputs },
+                Some(LayerWeights::Linear { weights, biases }),
+            ) => linear(LinearGeometry::FullyConnected { inputs, outputs }, weights, biases),
             (Operation::Relu { .. }, _) if self.is_dropped(step) => return self.values[step.inputs[0].0],
             (Operation::Relu { site, ceiling }, _) => {
                 let mask = self.mask.map_or(SiteMask::KeepAll, |mask| simplest(mask.site(*site), size));

@@ -89,7 +89,8 @@ fn merged(first_node: &Node, second_node: &Node) -> Option<FloatLinear> {
     let both_conv = matches!(first.geometry, LinearGeometry::Conv(_))
         == matches!(second.geometry, LinearGeometry::Conv(_));
     let (one, two) = (dense(first)?, dense(second)?);
-    let before = one.taps() as u64 * first_node.shape.scalars() + two.taps() as u64 * second_node.shape.scalars();
+    let before =
+        one.taps() as u64 * first_node.shape.scalars() + two.taps() as u64 * second_node.shape.scalars();
     let after = |conv: &ConvGeometry| conv.taps() as u64 * second_node.shape.scalars();
     if !both_conv {
         return None;
@@ -134,7 +135,8 @@ fn pointwise_then(first: &FloatLinear, second: &FloatLinear, conv: ConvGeometry)
     let (mut weights, mut biases) = (Vec::new(), Vec::new());
     for (row, bias) in second.weights.chunks_exact(middle * area).zip(&second.biases) {
         for input in 0..inputs {
-            let column: Vec<f32> = (0..middle).map(|channel| first.weights[channel * inputs + input]).collect();
+            let column: Vec<f32> =
+                (0..middle).map(|channel| first.weights[channel * inputs + input]).collect();
             weights.extend((0..area).map(|tap| dot(&column, |channel| row[channel * area + tap])));
         }
         let carried = |tap| dot(&first.biases, |channel| row[channel * area + tap]);
@@ -144,7 +146,8 @@ fn pointwise_then(first: &FloatLinear, second: &FloatLinear, conv: ConvGeometry)
 }
 
 fn dot(left: &[f32], right: impl Fn(usize) -> f32) -> f32 {
-    left.iter().enumerate().map(|(index, value)| f64::from(*value) * f64::from(right(index))).sum::<f64>() as f32
+    left.iter().enumerate().map(|(index, value)| f64::from(*value) * f64::from(right(index))).sum::<f64>()
+        as f32
 }
 
 /// A scaling whose readers are all linear layers goes into their weights.
@@ -152,7 +155,8 @@ fn fold_scaling_forward(graph: &mut Graph) -> bool {
     let readers = graph.readers();
     for index in 0..graph.nodes.len() {
         let Some(scaling) = linear(&graph.nodes[index]).filter(|linear| linear.is_affine()) else { continue };
-        let takes = |reader: &usize| graph.nodes.get(*reader).is_some_and(|node| takes_scaling(node, scaling));
+        let takes =
+            |reader: &usize| graph.nodes.get(*reader).is_some_and(|node| takes_scaling(node, scaling));
         if !readers[index + 1].iter().all(takes) {
             continue;
         }
@@ -263,3 +267,6 @@ pub(super) fn pool_of(window: &Window) -> Option<&Pool> {
         Window::Whole => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

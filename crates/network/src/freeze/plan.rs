@@ -176,8 +176,7 @@ impl Planner<'_> {
         // Weights beyond the bound on an input without fraction bits: the output has none either.
         let scale = layer.capped(common.max(-(fraction as i32)));
         let FloatOperation::Linear(linear) = &node.operation else { unreachable!("called for linear nodes") };
-        let operation =
-            ModelOperation::Linear { geometry: linear.geometry, channel_shifts: scale.shifts() };
+        let operation = ModelOperation::Linear { geometry: linear.geometry, channel_shifts: scale.shifts() };
         let fraction = fraction.saturating_add_signed(scale.common);
         let value = self.push(index, node, operation, vec![input], fraction);
         self.steps[value - 1].scale = Some(scale);
@@ -225,7 +224,8 @@ impl Planner<'_> {
 
     /// Inputs far finer than the sum can be are rescaled where the sum would not fit any ring.
     fn narrow_join(&mut self, index: usize, inputs: &mut [usize]) {
-        let largest = inputs.iter().map(|input| self.magnitude(*input)).fold(self.node_magnitude(index), f64::max);
+        let largest =
+            inputs.iter().map(|input| self.magnitude(*input)).fold(self.node_magnitude(index), f64::max);
         let fraction = inputs.iter().map(|input| self.fraction(*input)).max().unwrap_or(0);
         if !self.choices.force || scales::width(largest, fraction, 0) <= self.problem.width_limit() {
             return;

@@ -165,6 +165,8 @@ fn overflows_at(outline: &ModelOutline, step: usize, trace: &Trace) -> u64 {
     };
     let limit = 1_i64 << (width - 1);
     // The lower end leaves room for the logits' borrow, the upper one for rounding.
-    let fits = |value: &&i64| **value >= -limit + i64::from(step == outline.steps.len()) && **value + rounding < limit;
+    let fits = |value: &&i64| {
+        **value >= -limit + i64::from(step == outline.steps.len()) && **value + rounding < limit
+    };
     values.iter().filter(|value| !fits(value)).count() as u64
 }

@@ -29,7 +29,8 @@ impl LayerScale {
             let largest = row.iter().fold(0.0_f32, |largest, weight| weight.abs().max(largest));
             (largest > 0.0).then(|| floor_log2(bound / f64::from(largest)).min(MAX_SCALE))
         };
-        let rows: Vec<Option<i32>> = linear.weights.chunks_exact(linear.geometry.taps()).map(finest).collect();
+        let rows: Vec<Option<i32>> =
+            linear.weights.chunks_exact(linear.geometry.taps()).map(finest).collect();
         let mut sorted: Vec<i32> = rows.iter().copied().flatten().collect();
         sorted.sort_unstable();
         let median = sorted.get(sorted.len() / 2).copied().unwrap_or(0);

@@ -82,7 +82,9 @@ impl InferenceModel {
             let count = geometry.outputs().saturating_mul(geometry.taps());
             let weights = match outline.weight_bits {
                 WeightBits::Eight => reader.take(count)?.iter().map(|byte| i16::from(*byte as i8)).collect(),
-                WeightBits::Twelve => unpack_twelve(reader.take(count.saturating_mul(3).div_ceil(2))?, count)?,
+                WeightBits::Twelve => {
+                    unpack_twelve(reader.take(count.saturating_mul(3).div_ceil(2))?, count)?
+                }
             };
             layers.push(LinearWeights { weights, biases });
         }
@@ -131,11 +133,7 @@ fn digest_of(sealed: &[u8]) -> [u8; DIGEST_BYTES] {
 }
 
 /// Checks magic, version and digest; leaves the body to be read.
-fn open<'a>(
-    bytes: &'a [u8],
-    magic: &[u8; 8],
-    expected: &'static str,
-) -> Result<Reader<'a>, ModelFileError> {
+fn open<'a>(bytes: &'a [u8], magic: &[u8; 8], expected: &'static str) -> Result<Reader<'a>, ModelFileError> {
     let header = magic.len() + 4;
     if bytes.len() < header + DIGEST_BYTES {
         return Err(ModelFileError::Truncated { expected: header + DIGEST_BYTES, came: bytes.len() });
@@ -144,7 +142,11 @@ fn open<'a>(
     let (came, body_after_magic) = body.split_at(magic.len());
     if came != magic {
         let came = String::from_utf8_lossy(came).into_owned();
-        return Err(ModelFileError::Magic { expected, magic: String::from_utf8_lossy(magic).into_owned(), came });
+        return Err(ModelFileError::Magic {
+            expected,
+            magic: String::from_utf8_lossy(magic).into_owned(),
+            came,
+        });
     }
     let mut reader = Reader::new(body_after_magic);
     let version = reader.number()?;

@@ -81,9 +81,7 @@ pub(crate) fn apply(
             divide(kernels::sum_pool(pool, (input, size), output), &counts)
         }
         Operation::MaxPool(pool) => kernels::max_pool(pool, (input, size), output),
-        Operation::GlobalAveragePool => {
-            divide(kernels::global_sum(input, size), &[size.pixels() as u32])
-        }
+        Operation::GlobalAveragePool => divide(kernels::global_sum(input, size), &[size.pixels() as u32]),
         Operation::Add => add(step.inputs.iter().map(|value| values[value.0].as_slice())),
         Operation::Concat => step.inputs.iter().flat_map(|value| values[value.0].iter().copied()).collect(),
         Operation::Slice { start, channels } => kernels::slice(input, size, *start, *channels),
@@ -206,7 +204,10 @@ mod tests {
             ),
             (
                 "head.fc1".to_owned(),
-                LayerWeights::Linear { weights: vec![1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, -1.0], biases: vec![0.5, 0.0] },
+                LayerWeights::Linear {
+                    weights: vec![1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 0.0, -1.0],
+                    biases: vec![0.5, 0.0],
+                },
             ),
         ]);
         let weights = FloatWeights::new(&spec, layers).unwrap();

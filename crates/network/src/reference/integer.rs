@@ -86,11 +86,7 @@ pub fn run_with(model: &InferenceModel, image: &Image, coins: &dyn Coins) -> Res
 ///
 /// # Errors
 /// When the image has another size than the model takes.
-pub fn trace(
-    model: &InferenceModel,
-    image: &Image,
-    coins: Option<&dyn Coins>,
-) -> Result<Trace, ImageError> {
+pub fn trace(model: &InferenceModel, image: &Image, coins: Option<&dyn Coins>) -> Result<Trace, ImageError> {
     let outline = model.outline();
     image.expect_shape(outline.input)?;
     let mut values = vec![outline.image.encode(image)];
@@ -255,7 +251,8 @@ mod tests {
     fn truncation_is_unbiased_and_off_by_less_than_one_unit_for_every_share() {
         let (ring, shift) = (9, 3);
         for value in -(1 << 7)..=(1 << 7) - (1 << shift) {
-            let results: Vec<i64> = (0..1 << ring).map(|client| truncate(value, client, ring, shift)).collect();
+            let results: Vec<i64> =
+                (0..1 << ring).map(|client| truncate(value, client, ring, shift)).collect();
             for (client, &result) in results.iter().enumerate() {
                 assert!(((result << shift) - value).abs() < 1 << shift, "{value} {client}: {result}");
                 let padded = value + (1 << shift) - 1;

@@ -110,11 +110,7 @@ fn gather<T: Number>(
 }
 
 /// A fully connected layer without biases.
-pub(crate) fn fully_connect<T: Number>(
-    outputs: usize,
-    input: &[T],
-    weight: impl Fn(usize) -> T,
-) -> Vec<T> {
+pub(crate) fn fully_connect<T: Number>(outputs: usize, input: &[T], weight: impl Fn(usize) -> T) -> Vec<T> {
     let dot = |output: usize| {
         let mut sum = T::ZERO;
         for (index, value) in input.iter().enumerate() {
@@ -184,7 +180,8 @@ pub(crate) fn global_sum<T: Number>(input: &[T], size: Shape) -> Vec<T> {
 /// The map without its first row and column.
 pub(crate) fn drop_first_row_and_column<T: Number>(input: &[T], size: Shape) -> Vec<T> {
     let maps = input.chunks_exact(size.pixels() as usize);
-    maps.flat_map(|map| map.chunks_exact(size.width).skip(1).flat_map(|row| row[1..].iter().copied())).collect()
+    maps.flat_map(|map| map.chunks_exact(size.width).skip(1).flat_map(|row| row[1..].iter().copied()))
+        .collect()
 }
 
 /// Some channels.

@@ -29,9 +29,12 @@ impl FloatWeights {
         for step in walk.steps() {
             let mut stream = RandomBytes::new(&step.name, seed);
             let layer = match LayerSize::of(walk, step) {
-                Some(LayerSize::Linear { weights, outputs }) => Some(linear(&mut stream, step, weights, outputs)),
+                Some(LayerSize::Linear { weights, outputs }) => {
+                    Some(linear(&mut stream, step, weights, outputs))
+                }
                 Some(LayerSize::BatchNorm { .. }) => {
-                    let inputs: Vec<&[f32]> = runs.iter().map(|run| run[step.inputs[0].0].as_slice()).collect();
+                    let inputs: Vec<&[f32]> =
+                        runs.iter().map(|run| run[step.inputs[0].0].as_slice()).collect();
                     Some(batch_norm(&mut stream, &step.operation, &inputs, walk.shape(step.output)))
                 }
                 None => None,
@@ -78,10 +81,13 @@ fn batch_norm(
     variance.iter_mut().for_each(|variance| *variance = 0.5 * (*variance + layer));
     let is_learned = *operation == Operation::BatchNorm { affine: true };
     let mut draw = |usual: f32, spread: f32| {
-        let values = (0..shape.channels).map(|_| usual + if is_learned { spread * stream.normal() } else { 0.0 });
+        let values =
+            (0..shape.channels).map(|_| usual + if is_learned { spread * stream.normal() } else { 0.0 });
         values.collect()
     };
-    LayerWeights::BatchNorm { scale: draw(0.9, 0.15), shift: draw(0.0, 0.2), mean, variance }
+    // Shifts lean to where ReLUs let values through: random networks are chaotic otherwise, and blow up the rounding of
+    // integers as no trained network does.
+    LayerWeights::BatchNorm { scale: draw(0.9, 0.15), shift: draw(0.5, 0.2), mean, variance }
 }
 
 #[cfg(test)]

@@ -113,7 +113,9 @@ impl Reader<'_> {
 fn floats(view: &TensorView<'_>) -> Option<Vec<f32>> {
     let bytes = view.data();
     match view.dtype() {
-        Dtype::F32 => Some(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()),
+        Dtype::F32 => {
+            Some(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
+        }
         Dtype::F64 => {
             let wide = |b: &[u8]| f64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]) as f32;
             Some(bytes.chunks_exact(8).map(wide).collect())
@@ -254,7 +256,10 @@ mod tests {
         assert!(error.contains("fc.weight (for head.fc1): expected [7, 16], came [10, 16]"), "{error}");
         let error = FloatWeights::from_safetensors(&small, &NamesMap::default(), &bytes).unwrap_err();
         let text = error.to_string();
-        assert!(text.contains("stem.conv1.weight (for stem.conv1): expected [2, 3, 3, 3], came nothing"), "{text}");
+        assert!(
+            text.contains("stem.conv1.weight (for stem.conv1): expected [2, 3, 3, 3], came nothing"),
+            "{text}"
+        );
         assert!(text.contains("more"), "{text}");
     }
 
@@ -269,7 +274,13 @@ mod tests {
 
     #[test]
     fn half_precision_follows_the_standard() {
-        let cases = [(0x3c00, 1.0), (0xc000, -2.0), (0x7bff, 65504.0), (0x0001, 2.0_f32.powi(-24)), (0x3555, 0.333_251_95)];
+        let cases = [
+            (0x3c00, 1.0),
+            (0xc000, -2.0),
+            (0x7bff, 65504.0),
+            (0x0001, 2.0_f32.powi(-24)),
+            (0x3555, 0.333_251_95),
+        ];
         for (bits, value) in cases {
             assert_eq!(half(bits), value);
         }

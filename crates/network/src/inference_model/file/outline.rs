@@ -210,7 +210,11 @@ impl<'a> Reader<'a> {
         let count = self.size()?;
         if count > MAX_STEPS {
             let came = count as u64;
-            return Err(ModelFileError::Code { what: "the number of steps", came, expected: "at most 40000" });
+            return Err(ModelFileError::Code {
+                what: "the number of steps",
+                came,
+                expected: "at most 40000",
+            });
         }
         let steps = (0..count).map(|_| self.step()).collect::<Outcome<_>>()?;
         let image = ImageFormat { fraction, mean, deviation };
@@ -261,8 +265,7 @@ impl<'a> Reader<'a> {
                 ModelOperation::Linear { geometry, channel_shifts: self.shifts()? }
             }
             1 => {
-                let geometry =
-                    LinearGeometry::FullyConnected { inputs: self.size()?, outputs: self.size()? };
+                let geometry = LinearGeometry::FullyConnected { inputs: self.size()?, outputs: self.size()? };
                 ModelOperation::Linear { geometry, channel_shifts: self.shifts()? }
             }
             2 => ModelOperation::Add { shifts: self.shifts()? },

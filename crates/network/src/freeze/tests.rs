@@ -264,9 +264,10 @@ fn what_does_not_fit_is_refused() {
     let weights = FloatWeights::random(&spec, 2);
     let one = images(&spec, 1, 1);
     let options = FreezeOptions::default();
-    let refusal = |weights: &FloatWeights, mask: Option<&ActivationMask>, images: &[Image], options| {
-        freeze(&spec, weights, mask, images, options).unwrap_err().to_string()
-    };
+    let refusal =
+        |weights: &FloatWeights, mask: Option<&ActivationMask>, images: &[Image], options: &FreezeOptions| {
+            freeze(&spec, weights, mask, images, options).unwrap_err().to_string()
+        };
     let mask = ActivationMask::keep_all(&other);
     assert_eq!(refusal(&weights, Some(&mask), &one, &options), "the mask was made for another network");
     assert!(refusal(&weights, None, &[], &options).contains("0 images"));

@@ -98,7 +98,7 @@ fn refusals_say_what_was_expected_and_what_came() {
     // A weight of -128 fits a byte and no model.
     assert_eq!(
         altered(body.len() - 1, &[0x80]),
-        "linear layer 11 has the weight -128; at most 127 is allowed"
+        "linear layer 12 has the weight -128; at most 127 is allowed"
     );
 }
 

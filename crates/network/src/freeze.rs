@@ -12,6 +12,7 @@
 mod calibrate;
 mod choose;
 mod graph;
+mod mantissa;
 mod merge;
 mod plan;
 mod report;
@@ -97,6 +98,7 @@ pub fn freeze(
     if options.merge {
         merge::merge(&mut graph);
     }
+    mantissa::move_mantissas(&mut graph);
     let maxima = calibrate::maxima(&graph, images.iter().map(|pixels| image.normalize(pixels)));
     if let Some(value) = maxima.iter().position(|maximum| !maximum.is_finite()) {
         return Err(FreezeError::Infinite { name: value_name(&graph, value) });

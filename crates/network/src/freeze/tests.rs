@@ -194,6 +194,20 @@ fn resnet18_fits_24_bits() {
     assert_eq!(model.outline().relu_count(), 557_056);
 }
 
+#[test]
+fn a_batch_norm_before_a_relu_hardly_widens_it() {
+    let spec = zoo::build("wrn-16x2", 16, 10).unwrap();
+    let weights = FloatWeights::random(&spec, 1);
+    let (model, report) =
+        freeze(&spec, &weights, None, &images(&spec, 1, 2), &FreezeOptions::default()).unwrap();
+    let widths = model.outline().steps.iter().filter_map(|step| match &step.operation {
+        ModelOperation::Activate { width, .. } => Some(*width),
+        _ => None,
+    });
+    let widest = widths.max().unwrap();
+    assert!(widest <= 24 && report.widest_ring_bits <= 25, "{widest} {}", report.widest_ring_bits);
+}
+
 /// Shares from a hash.
 struct HashedShares(u64);
 

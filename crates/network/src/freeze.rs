@@ -12,6 +12,7 @@
 mod calibrate;
 mod choose;
 mod graph;
+mod mantissa;
 mod merge;
 mod plan;
 mod report;
@@ -19,7 +20,8 @@ mod scales;
 
 use crate::image::{Image, ImageError};
 use crate::inference_model::{
-    ImageFormat, InferenceModel, LinearWeights, ModelError, ModelOutline, ModelStep, WeightBits,
+    ImageFormat, InferenceModel, LinearWeights, MAX_RING_BITS, ModelError, ModelOutline, ModelStep,
+    WeightBits,
 };
 use crate::mask::ActivationMask;
 use crate::spec::NetworkSpec;
@@ -47,6 +49,8 @@ pub struct FreezeOptions {
     pub logit_bits: u32,
     /// Rings wider than this are narrowed where that costs no round trip.
     pub comfortable_ring_bits: u32,
+    /// Rings wider than this are narrowed at any price, round trips included.
+    pub widest_ring_bits: u32,
     /// Whether consecutive linear layers are merged.
     pub merge: bool,
 }
@@ -60,6 +64,7 @@ impl Default for FreezeOptions {
             image: None,
             logit_bits: 16,
             comfortable_ring_bits: 32,
+            widest_ring_bits: MAX_RING_BITS,
             merge: true,
         }
     }
@@ -93,6 +98,7 @@ pub fn freeze(
     if options.merge {
         merge::merge(&mut graph);
     }
+    mantissa::move_mantissas(&mut graph);
     let maxima = calibrate::maxima(&graph, images.iter().map(|pixels| image.normalize(pixels)));
     if let Some(value) = maxima.iter().position(|maximum| !maximum.is_finite()) {
         return Err(FreezeError::Infinite { name: value_name(&graph, value) });
@@ -114,6 +120,7 @@ impl FreezeOptions {
             Self { activation_bits: bits @ (0..=1 | 25..), .. } => {
                 refuse("activation bits", f64::from(*bits))
             }
+            Self { widest_ring_bits: bits @ (0..=23 | 63..), .. } => refuse("widest ring", f64::from(*bits)),
             Self { logit_bits: bits @ (0..=1 | 33..), .. } => refuse("logit bits", f64::from(*bits)),
             _ => Ok(()),
         }
@@ -185,7 +192,8 @@ fn round_layer(linear: &FloatLinear, scale: &LayerScale, fraction: u32, bound: f
 pub enum FreezeError {
     /// An option that cannot be used.
     #[error(
-        "{what} of {value} cannot be used; margins go from 1, activations from 2 to 24 bits, logits from 2 to 32"
+        "{what} of {value} cannot be used; margins go from 1, activations from 2 to 24 bits, logits from 2 \
+         to 32, the widest ring from 24 to 62"
     )]
     Option {
         /// Which.

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeSet;
 
-use super::plan::{Plan, Problem, WIDTH_LIMIT};
+use super::plan::{Plan, Problem};
 use crate::inference_model::ModelOperation;
 
 /// Bits a run's weights may lose.
@@ -33,6 +33,8 @@ pub(super) fn choose(problem: &Problem<'_>) -> Plan {
     choose_rescales(problem, &mut choices);
     choose_trims(problem, &mut choices);
     choices.force = true;
+    // A rescaling that was paid for lets other inputs of later joins ride along.
+    choose_rescales(problem, &mut choices);
     Plan::new(problem, &choices)
 }
 
@@ -105,7 +107,7 @@ fn choose_trims(problem: &Problem<'_>, choices: &mut Choices) {
     for trim in 1..=MAX_TRIM {
         let plan = Plan::new(problem, choices);
         for (_, need, value) in causes(&plan) {
-            if need <= WIDTH_LIMIT {
+            if need <= problem.width_limit() {
                 continue;
             }
             let run = linear_run(&plan, value);

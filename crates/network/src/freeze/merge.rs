@@ -183,7 +183,8 @@ fn takes_scaling(node: &Node, scaling: &FloatLinear) -> bool {
     linear(node).is_some_and(|linear| !has_shift || !pads(linear))
 }
 
-fn scale_inputs(linear: &mut FloatLinear, scaling: &FloatLinear, pixels: usize) {
+/// Multiplies each input channel by its scale and adds its shift, within the weights.
+pub(super) fn scale_inputs(linear: &mut FloatLinear, scaling: &FloatLinear, pixels: usize) {
     let taps = linear.geometry.taps();
     let outputs = linear.geometry.outputs();
     // Which input channel a weight meets.
@@ -267,3 +268,6 @@ pub(super) fn pool_of(window: &Window) -> Option<&Pool> {
         Window::Whole => None,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,8 +15,6 @@ use crate::mask::SiteMask;
 use crate::shape::Shape;
 use crate::walk::Place;
 
-/// No value may need more bits than this: one more for truncation makes 61, of 62.
-pub(super) const WIDTH_LIMIT: u32 = 60;
 /// What a rescaling inside a linear run leaves of a value.
 const RESCALED_BITS: u32 = 18;
 /// A rescaling that drops fewer bits is not worth its messages.
@@ -127,6 +125,13 @@ pub(super) struct Problem<'a> {
     pub(super) scales: &'a [Option<LayerScale>],
 }
 
+impl Problem<'_> {
+    /// No value may need more bits than this; truncation takes one more, and rounding may.
+    pub(super) fn width_limit(&self) -> u32 {
+        self.options.widest_ring_bits - 2
+    }
+}
+
 struct Planner<'a> {
     problem: &'a Problem<'a>,
     choices: &'a Choices,
@@ -181,7 +186,7 @@ impl Planner<'_> {
     /// The input of a node that adds fraction bits, rescaled where the output would not fit any ring.
     fn narrowed(&mut self, index: usize, input: usize, added: i32) -> usize {
         let fraction = self.fraction(input).saturating_add_signed(added);
-        let is_wide = scales::width(self.node_magnitude(index), fraction, 0) > WIDTH_LIMIT;
+        let is_wide = scales::width(self.node_magnitude(index), fraction, 0) > self.problem.width_limit();
         let target = scales::fraction(self.magnitude(input), RESCALED_BITS);
         if self.choices.force && is_wide && target < self.fraction(input) {
             return self.rescale(index, input, target);
@@ -222,7 +227,7 @@ impl Planner<'_> {
         let largest =
             inputs.iter().map(|input| self.magnitude(*input)).fold(self.node_magnitude(index), f64::max);
         let fraction = inputs.iter().map(|input| self.fraction(*input)).max().unwrap_or(0);
-        if !self.choices.force || scales::width(largest, fraction, 0) <= WIDTH_LIMIT {
+        if !self.choices.force || scales::width(largest, fraction, 0) <= self.problem.width_limit() {
             return;
         }
         let target = scales::fraction(largest, RESCALED_BITS);

@@ -22,6 +22,8 @@ pub struct FreezeReport {
     pub rescales: Vec<Rescale>,
     /// Round trips of one inference.
     pub round_trips: usize,
+    /// Those among them that only rescale.
+    pub rescaling_round_trips: usize,
     /// The widest ring of all.
     pub widest_ring_bits: u32,
     /// How many images were used.
@@ -76,6 +78,7 @@ impl FreezeReport {
         images: &[Image],
     ) -> Result<Self, ImageError> {
         let outline = model.outline();
+        let (rescales, rescaling_round_trips) = rescales(outline);
         let rings = outline.steps.iter().map(|step| step.ring_bits);
         Ok(Self {
             layers: layers(outline),
@@ -83,8 +86,9 @@ impl FreezeReport {
             convolutions_after: after.0,
             multiply_adds_before: before.1,
             multiply_adds_after: after.1,
-            rescales: rescales(outline),
+            rescales,
             round_trips: outline.rounds().count(),
+            rescaling_round_trips,
             widest_ring_bits: rings.chain([outline.image_ring_bits]).max().unwrap_or(0),
             calibration_images: images.len(),
             overflows: overflows(model, images)?,
@@ -110,21 +114,24 @@ fn layers(outline: &ModelOutline) -> Vec<LayerReport> {
     outline.linear_steps().map(layer).collect()
 }
 
-fn rescales(outline: &ModelOutline) -> Vec<Rescale> {
+/// The rescalings, and how many round trips consist of nothing else.
+fn rescales(outline: &ModelOutline) -> (Vec<Rescale>, usize) {
     let rounds = outline.rounds();
     let is_rescale = |step: usize| {
         matches!(&outline.steps[step].operation, ModelOperation::Activate { mask: SiteMask::DropAll, .. })
     };
     let mut found = Vec::new();
+    let mut paid = 0;
     for round in 1..=rounds.count() {
         let steps = rounds.interactive(round);
         let costs_round_trip = steps.iter().all(|step| is_rescale(*step));
+        paid += usize::from(costs_round_trip);
         for &step in steps.iter().filter(|step| is_rescale(**step)) {
             let scalars = outline.steps[step].shape.scalars();
             found.push(Rescale { step, name: outline.steps[step].name.clone(), scalars, costs_round_trip });
         }
     }
-    found
+    (found, paid)
 }
 
 fn overflows(model: &InferenceModel, images: &[Image]) -> Result<Vec<Overflow>, ImageError> {

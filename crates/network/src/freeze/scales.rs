@@ -22,19 +22,23 @@ pub(super) struct LayerScale {
 }
 
 impl LayerScale {
-    /// The median channel uses all bits.
+    /// The median channel uses all bits, or as many as it takes where its weights are exact with fewer.
     pub(super) fn of(linear: &FloatLinear, bits: WeightBits) -> Self {
         let bound = f64::from(bits.bound());
         let finest = |row: &[f32]| {
             let largest = row.iter().fold(0.0_f32, |largest, weight| weight.abs().max(largest));
-            (largest > 0.0).then(|| floor_log2(bound / f64::from(largest)).min(MAX_SCALE))
+            (largest > 0.0).then(|| coarsen(row, floor_log2(bound / f64::from(largest)).min(MAX_SCALE)))
         };
         let rows: Vec<Option<i32>> =
             linear.weights.chunks_exact(linear.geometry.taps()).map(finest).collect();
         let mut sorted: Vec<i32> = rows.iter().copied().flatten().collect();
         sorted.sort_unstable();
-        let median = sorted.get(sorted.len() / 2).copied().unwrap_or(0);
-        let common = sorted.first().map_or(0, |coarsest| median.min(coarsest + MAX_SPREAD));
+        // Rows of exact powers of two would round to nothing at a coarser scale than theirs.
+        let is_exact = rows.iter().zip(linear.weights.chunks_exact(linear.geometry.taps()));
+        let is_exact = is_exact.clone().all(|(scale, row)| scale.is_none_or(|scale| are_whole(row, scale)));
+        let usual = if is_exact { sorted.last() } else { sorted.get(sorted.len() / 2) };
+        let usual = usual.copied().unwrap_or(0);
+        let common = sorted.first().map_or(0, |coarsest| usual.min(coarsest + MAX_SPREAD));
         let channels = rows.into_iter().map(|row| row.map_or(common, |scale| scale.min(common))).collect();
         Self { common, channels }
     }
@@ -50,6 +54,19 @@ impl LayerScale {
         let shift = |scale: &i32| u8::try_from(self.common - scale).unwrap_or(u8::MAX);
         self.channels.iter().map(shift).collect()
     }
+}
+
+/// Whether weights are whole numbers at a scale.
+fn are_whole(row: &[f32], scale: i32) -> bool {
+    row.iter().all(|weight| (f64::from(*weight) * power(scale)).fract() == 0.0)
+}
+
+/// The coarsest scale at which a row of weights is as exact as at the given one, if that is exact at all.
+fn coarsen(row: &[f32], mut scale: i32) -> i32 {
+    while are_whole(row, scale) && are_whole(row, scale - 1) {
+        scale -= 1;
+    }
+    scale
 }
 
 /// The exponent of a positive number.
@@ -110,11 +127,19 @@ mod tests {
 
     #[test]
     fn the_median_channel_uses_all_bits_and_tiny_ones_do_not_widen_the_ring() {
-        let linear = FloatLinear::affine(vec![1.0, 0.01, 0.5, 0.0, 2.0], vec![0.0; 5]);
+        let linear = FloatLinear::affine(vec![1.1, 0.01, 0.6, 0.0, 2.1], vec![0.0; 5]);
         let scale = LayerScale::of(&linear, WeightBits::Eight);
-        assert_eq!(scale, LayerScale { common: 6, channels: vec![6, 6, 6, 6, 5] });
-        assert_eq!(scale.shifts(), [0, 0, 0, 0, 1]);
+        assert_eq!(scale, LayerScale { common: 7, channels: vec![6, 7, 7, 7, 5] });
+        assert_eq!(scale.shifts(), [1, 0, 0, 0, 2]);
         assert_eq!(scale.capped(4), LayerScale { common: 4, channels: vec![4; 5] });
+    }
+
+    #[test]
+    fn powers_of_two_add_no_more_bits_than_channels_differ_by() {
+        let linear = FloatLinear::affine(vec![1.0, -0.25, 0.0, 2.0], vec![0.0; 4]);
+        let scale = LayerScale::of(&linear, WeightBits::Eight);
+        assert_eq!(scale, LayerScale { common: 2, channels: vec![0, 2, 2, -1] });
+        assert_eq!(scale.shifts(), [2, 0, 0, 3]);
     }
 
     proptest! {

@@ -66,3 +66,55 @@ impl Rounds {
         &self.linear[round]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::freeze::{FreezeOptions, freeze};
+    use crate::image::Image;
+    use crate::inference_model::ModelOutline;
+    use crate::walk::ValueId;
+    use crate::weights::FloatWeights;
+    use crate::zoo;
+
+    fn outline(name: &str) -> ModelOutline {
+        let spec = zoo::build(name, 16, 10).unwrap();
+        let weights = FloatWeights::random(&spec, 1);
+        let images = [Image::random(spec.draft().input, 1)];
+        freeze(&spec, &weights, None, &images, &FreezeOptions::default()).unwrap().0.outline().clone()
+    }
+
+    #[test]
+    fn a_resnet_needs_one_round_trip_per_relu_layer() {
+        let rounds = outline("resnet18:m=2").rounds();
+        assert_eq!(rounds.count(), 17);
+        assert!((1..=17).all(|round| rounds.interactive(round).len() == 1));
+        assert_eq!(rounds.interactive(0), [] as [usize; 0]);
+        assert_eq!(rounds.linear(0), [0]);
+    }
+
+    #[test]
+    fn relus_that_wait_for_nothing_new_share_a_round_trip() {
+        let outline = outline("darts:c=2,d=3");
+        let rounds = outline.rounds();
+        let interactive = outline.steps.iter().filter(|step| !step.is_linear()).count();
+        assert!(rounds.count() < interactive / 2, "{} of {interactive}", rounds.count());
+    }
+
+    #[test]
+    fn every_step_comes_after_what_it_reads() {
+        let outline = outline("pc-darts:c=2,d=3");
+        let rounds = outline.rounds();
+        let mut seen = 0;
+        for round in 0..=rounds.count() {
+            for &step in rounds.interactive(round) {
+                assert!(outline.steps[step].inputs.iter().all(|value| rounds.depth(*value) < round));
+                assert_eq!(rounds.depth(ValueId(step + 1)), round);
+            }
+            for &step in rounds.linear(round) {
+                assert!(outline.steps[step].inputs.iter().all(|value| rounds.depth(*value) <= round));
+            }
+            seen += rounds.interactive(round).len() + rounds.linear(round).len();
+        }
+        assert_eq!(seen, outline.steps.len());
+    }
+}

@@ -1,7 +1,7 @@
 //! Random weights for tests and benchmarks: the same for the same seed on every machine.
 //!
-//! Convolutions are drawn with He's variance. Batch norms take their mean and variance from a random image that is
-//! run through the layers as they are made, so that values neither explode nor vanish, however deep or linear the
+//! Convolutions are drawn with He's variance. Batch norms take their mean and variance from a few random images that
+//! are run through the layers as they are made, so that values neither explode nor vanish, however deep or linear the
 //! network is.
 
 use std::collections::BTreeMap;
@@ -14,13 +14,17 @@ use crate::shape::Shape;
 use crate::spec::NetworkSpec;
 use crate::walk::{Operation, Step};
 
+/// How many images batch norms take their statistics from.
+const IMAGES: u64 = 4;
+
 impl FloatWeights {
     /// Weights from a seed.
     pub fn random(spec: &NetworkSpec, seed: u64) -> Self {
         let walk = spec.walk();
         let input = spec.draft().input;
-        let image = ImageFormat::usual(input.channels).normalize(&Image::random(input, seed));
-        let mut values = vec![image];
+        let format = ImageFormat::usual(input.channels);
+        let image = |index| vec![format.normalize(&Image::random(input, seed.wrapping_add(index)))];
+        let mut runs: Vec<Vec<Vec<f32>>> = (0..IMAGES).map(image).collect();
         let mut layers = BTreeMap::new();
         for step in walk.steps() {
             let mut stream = RandomBytes::new(&step.name, seed);
@@ -29,12 +33,16 @@ impl FloatWeights {
                     Some(linear(&mut stream, step, weights, outputs))
                 }
                 Some(LayerSize::BatchNorm { .. }) => {
-                    let (value, shape) = (&values[step.inputs[0].0], walk.shape(step.output));
-                    Some(batch_norm(&mut stream, &step.operation, value, shape))
+                    let inputs: Vec<&[f32]> =
+                        runs.iter().map(|run| run[step.inputs[0].0].as_slice()).collect();
+                    Some(batch_norm(&mut stream, &step.operation, &inputs, walk.shape(step.output)))
                 }
                 None => None,
             };
-            values.push(float::apply(walk, step, &values, layer.as_ref(), None));
+            for run in &mut runs {
+                let value = float::apply(walk, step, run, layer.as_ref(), None);
+                run.push(value);
+            }
             layers.extend(layer.map(|layer| (step.name.clone(), layer)));
         }
         Self { layers }
@@ -53,26 +61,33 @@ fn linear(stream: &mut RandomBytes, step: &Step, weights: usize, outputs: usize)
     LayerWeights::Linear { weights, biases }
 }
 
-fn batch_norm(stream: &mut RandomBytes, operation: &Operation, value: &[f32], shape: Shape) -> LayerWeights {
-    let square = |values: &[f32], mean: f32| {
-        values.iter().map(|value| (value - mean) * (value - mean)).sum::<f32>() / values.len() as f32
-    };
-    let average = |values: &[f32]| values.iter().sum::<f32>() / values.len() as f32;
-    // One image has few pixels in deep layers, so a channel's variance leans on that of the whole layer.
-    let layer = square(value, average(value)).max(1e-6);
+fn batch_norm(
+    stream: &mut RandomBytes,
+    operation: &Operation,
+    inputs: &[&[f32]],
+    shape: Shape,
+) -> LayerWeights {
+    let pixels = shape.pixels() as usize;
     let (mut mean, mut variance) = (Vec::new(), Vec::new());
-    for map in value.chunks_exact(shape.pixels() as usize) {
-        let center = average(map);
-        mean.push(0.7 * center);
-        variance.push(0.5 * (square(map, center) + layer));
+    for channel in 0..shape.channels {
+        let maps = inputs.iter().flat_map(|input| &input[channel * pixels..(channel + 1) * pixels]);
+        let count = (inputs.len() * pixels) as f32;
+        let center = maps.clone().sum::<f32>() / count;
+        mean.push(center);
+        variance.push(maps.map(|value| (value - center) * (value - center)).sum::<f32>() / count);
     }
+    // Few images have few pixels in deep layers, so a channel's variance leans on that of the whole layer.
+    let layer = (variance.iter().sum::<f32>() / shape.channels as f32).max(1e-6);
+    variance.iter_mut().for_each(|variance| *variance = 0.5 * (*variance + layer));
     let is_learned = *operation == Operation::BatchNorm { affine: true };
     let mut draw = |usual: f32, spread: f32| {
         let values =
             (0..shape.channels).map(|_| usual + if is_learned { spread * stream.normal() } else { 0.0 });
         values.collect()
     };
-    LayerWeights::BatchNorm { scale: draw(0.9, 0.15), shift: draw(0.0, 0.2), mean, variance }
+    // Shifts lean to where ReLUs let values through: random networks are chaotic otherwise, and blow up the rounding of
+    // integers as no trained network does.
+    LayerWeights::BatchNorm { scale: draw(0.9, 0.15), shift: draw(0.5, 0.2), mean, variance }
 }
 
 #[cfg(test)]

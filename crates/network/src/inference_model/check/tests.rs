@@ -1,1 +1,196 @@
+use super::*;
+use crate::inference_model::{ImageFormat, WeightBits};
+use crate::mask::Bits;
+use crate::walk::{Part, Place};
 
+fn step(
+    operation: ModelOperation,
+    inputs: &[usize],
+    shape: Shape,
+    fraction: u32,
+    ring_bits: u32,
+) -> ModelStep {
+    ModelStep {
+        name: "step".into(),
+        place: Place { part: Part::Stem, block: None },
+        operation,
+        inputs: inputs.iter().copied().map(ValueId).collect(),
+        shape,
+        fraction,
+        ring_bits,
+    }
+}
+
+fn conv(inputs: usize, outputs: usize) -> ConvGeometry {
+    ConvGeometry { inputs, outputs, filter: 3, stride: 1, padding: 1, dilation: 1, groups: 1, bias: true }
+}
+
+/// Convolution, ReLU, sum with a skip, pooling, fully connected layer.
+fn good() -> ModelOutline {
+    let map = Shape::new(3, 4, 4);
+    let geometry = LinearGeometry::Conv(conv(3, 3));
+    let dense = LinearGeometry::FullyConnected { inputs: 3, outputs: 2 };
+    let steps = vec![
+        step(ModelOperation::Linear { geometry, channel_shifts: vec![0, 1, 0] }, &[0], map, 13, 20),
+        step(
+            ModelOperation::Activate { width: 20, shift: 7, ceiling: Some(100), mask: SiteMask::KeepAll },
+            &[1],
+            map,
+            6,
+            22,
+        ),
+        step(ModelOperation::Add { shifts: vec![0, 0] }, &[2, 0], map, 6, 22),
+        step(ModelOperation::GlobalSum, &[3], Shape::vector(3), 10, 22),
+        step(
+            ModelOperation::Linear { geometry: dense, channel_shifts: vec![0; 2] },
+            &[4],
+            Shape::vector(2),
+            17,
+            22,
+        ),
+    ];
+    ModelOutline {
+        name: "good".into(),
+        input: map,
+        image: ImageFormat { fraction: 6, mean: vec![0.5; 3], deviation: vec![0.25; 3] },
+        classes: 2,
+        weight_bits: WeightBits::Eight,
+        logit_drop: 4,
+        steps,
+        image_ring_bits: 22,
+    }
+}
+
+fn refusal(change: impl FnOnce(&mut ModelOutline)) -> String {
+    let mut outline = good();
+    change(&mut outline);
+    outline.check().unwrap_err().to_string()
+}
+
+fn step_refusal(index: usize, operation: ModelOperation) -> String {
+    refusal(|outline| outline.steps[index].operation = operation)
+}
+
+#[test]
+fn a_good_outline_is_accepted() {
+    assert_eq!(good().check(), Ok(()));
+}
+
+#[test]
+fn a_frame_that_makes_no_sense_is_refused() {
+    assert!(refusal(|outline| outline.steps.clear()).contains("0 steps"));
+    assert!(refusal(|outline| outline.name = "x".repeat(600)).contains("600 bytes"));
+    assert!(refusal(|outline| outline.input.height = 0).contains("3x0x4"));
+    assert!(refusal(|outline| outline.image.mean.truncate(2)).contains("2 channels, the image has 3"));
+    assert!(refusal(|outline| outline.image.deviation[1] = 0.0).contains("deviations positive"));
+    assert!(refusal(|outline| outline.image.mean[1] = f32::NAN).contains("means must be finite"));
+    assert!(refusal(|outline| outline.image.fraction = 40).contains("40 fraction"));
+    assert!(refusal(|outline| outline.image_ring_bits = 63).contains("63 bits"));
+    assert!(refusal(|outline| outline.classes = 3).contains("3 classes promised"));
+    assert!(refusal(|outline| outline.logit_drop = 22).contains("22 bits of the logits are dropped, of 22"));
+}
+
+#[test]
+fn inputs_must_come_before_their_use() {
+    assert!(
+        refusal(|outline| outline.steps[0].inputs = vec![ValueId(1)]).contains("value 1; only values 0 to 0")
+    );
+    assert!(refusal(|outline| outline.steps[0].inputs.clear()).contains("0 inputs"));
+    assert!(refusal(|outline| outline.steps[1].inputs = vec![ValueId(0); 2]).contains("2 inputs"));
+    assert!(refusal(|outline| outline.steps[2].inputs = vec![ValueId(0); 5000]).contains("5000 inputs"));
+}
+
+#[test]
+fn shapes_are_computed_and_compared() {
+    let message = refusal(|outline| outline.steps[0].shape.height = 5);
+    assert_eq!(message, "step 0 (step): it states 3x5x4, its operation makes 3x4x4");
+    let linear =
+        |conv| ModelOperation::Linear { geometry: LinearGeometry::Conv(conv), channel_shifts: vec![0; 3] };
+    let odd = [
+        (ConvGeometry { inputs: 4, ..conv(3, 3) }, "input channels 4"),
+        (ConvGeometry { groups: 0, ..conv(3, 3) }, "groups 0"),
+        (ConvGeometry { groups: 2, ..conv(3, 3) }, "groups 2"),
+        (ConvGeometry { filter: 0, ..conv(3, 3) }, "filter 0"),
+        (ConvGeometry { stride: 0, ..conv(3, 3) }, "stride 0"),
+        (ConvGeometry { filter: 9, ..conv(3, 3) }, "span 9"),
+        (ConvGeometry { dilation: usize::MAX, ..conv(3, 3) }, "dilation"),
+        (ConvGeometry { padding: usize::MAX, ..conv(3, 3) }, "padding"),
+    ];
+    for (conv, expected) in odd {
+        let message = step_refusal(0, linear(conv));
+        assert!(message.contains(expected), "{message}");
+    }
+    let short =
+        ModelOperation::Linear { geometry: LinearGeometry::Conv(conv(3, 3)), channel_shifts: vec![0; 2] };
+    assert!(step_refusal(0, short).contains("2 channel shifts, expected are 3"));
+    let dense = LinearGeometry::FullyConnected { inputs: 4, outputs: 2 };
+    let wide = ModelOperation::Linear { geometry: dense, channel_shifts: vec![0; 2] };
+    assert!(step_refusal(4, wide).contains("inputs 4"));
+    assert!(step_refusal(2, ModelOperation::Add { shifts: vec![0] }).contains("1 shifts, expected are 2"));
+    assert!(step_refusal(2, ModelOperation::Concat { shifts: vec![0; 2] }).contains("makes 6x4x4"));
+    assert!(
+        step_refusal(1, ModelOperation::Slice { start: 1, channels: usize::MAX }).contains("channels from 1")
+    );
+    assert!(step_refusal(1, ModelOperation::DropFirstRowAndColumn).contains("makes 3x3x3"));
+    assert!(
+        step_refusal(1, ModelOperation::ScalePixels { factors: vec![1] })
+            .contains("1 factors, expected are 16")
+    );
+    let pool = |window, stride, padding| Pool { window, stride, padding, count_padding: false };
+    assert!(step_refusal(1, ModelOperation::SumPool(pool(0, 1, 0))).contains("kernel 0"));
+    assert!(step_refusal(1, ModelOperation::SumPool(pool(2, 0, 0))).contains("stride 0"));
+    assert!(step_refusal(1, ModelOperation::SumPool(pool(2, 2, 2))).contains("padding 2"));
+    assert!(step_refusal(1, ModelOperation::SumPool(pool(9, 1, 0))).contains("span 9"));
+    let mask = SiteMask::Channels(Bits::collect([true; 4]));
+    let masked = ModelOperation::Activate { width: 20, shift: 7, ceiling: None, mask };
+    assert!(step_refusal(1, masked).contains("4 mask bits, expected are 3"));
+}
+
+#[test]
+fn scales_must_follow_from_the_operations() {
+    assert!(
+        refusal(|outline| outline.steps[1].fraction = 7)
+            .contains("states 7 fraction bits, its operation makes 6")
+    );
+    assert!(step_refusal(2, ModelOperation::Add { shifts: vec![0, 1] }).contains("makes 7"));
+    assert!(refusal(|outline| outline.steps[3].fraction = 5).contains("makes 6"));
+    assert!(refusal(|outline| outline.steps[4].fraction = 400).contains("400 fraction bits"));
+}
+
+#[test]
+fn rings_must_hold_what_their_readers_need() {
+    assert!(
+        refusal(|outline| outline.steps[0].ring_bits = 19).contains("ring of 19 bits, this step needs 20")
+    );
+    assert!(
+        refusal(|outline| outline.steps[3].ring_bits = 21).contains("ring of 21 bits, this step needs 22")
+    );
+    assert!(refusal(|outline| outline.steps[4].ring_bits = 0).contains("ring has 0 bits"));
+    assert!(refusal(|outline| outline.steps[4].ring_bits = 70).contains("ring has 70 bits"));
+    let activate = |width, shift, ceiling, mask| ModelOperation::Activate { width, shift, ceiling, mask };
+    let dropped = SiteMask::Channels(Bits::collect([true, false, true]));
+    assert!(step_refusal(1, activate(20, 7, None, dropped)).contains("this step needs 21"));
+    assert!(step_refusal(1, activate(7, 7, None, SiteMask::KeepAll)).contains("shift of 7"));
+    assert!(step_refusal(1, activate(20, 7, Some(1 << 12), SiteMask::KeepAll)).contains("ceiling 4096"));
+    assert!(step_refusal(1, activate(u32::MAX, 7, None, SiteMask::DropAll)).contains("needs 4294967295"));
+    let pool = Pool::new(1, 1);
+    let maximum = ModelOperation::Maximum { pool, width: 23 };
+    let message = refusal(|outline| {
+        outline.steps[1].operation = maximum;
+        outline.steps[1].fraction = 13;
+    });
+    assert!(message.contains("needs 23"), "{message}");
+}
+
+#[test]
+fn huge_values_are_refused() {
+    let dense = LinearGeometry::FullyConnected { inputs: 3, outputs: 1 << 16 };
+    let message = refusal(|outline| {
+        outline.steps[4].operation =
+            ModelOperation::Linear { geometry: dense, channel_shifts: vec![0; 1 << 16] };
+        outline.steps[4].shape = Shape::vector(1 << 16);
+    });
+    assert!(message.contains("ends at 65536x1x1"), "{message}");
+    let message = refusal(|outline| outline.input = Shape::new(65_536, 4096, 4096));
+    assert!(message.contains("images of 65536x4096x4096"), "{message}");
+}

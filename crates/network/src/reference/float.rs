@@ -185,7 +185,7 @@ mod tests {
         input = { channels = 1, height = 2, width = 2 }
         head = ["classifier"]
         [stem]
-        layers = [{ conv = { out = 1, kernel = 3 } }, "batch_norm", "relu6"]
+        layers = [{ conv = { out = 1, filter = 3 } }, "batch_norm", "relu6"]
     "#;
 
     fn plain() -> (NetworkSpec, FloatWeights) {

@@ -50,53 +50,53 @@ const HEAD: &str = "\"relu\", \"classifier\"";
 #[test]
 fn a_convolution_and_a_cheaper_pointwise_one_become_one() {
     let narrow =
-        "{ conv = { out = 8, kernel = 3 } }, \"batch_norm\", { conv = { out = 2, kernel = 1, stride = 2 } }";
+        "{ conv = { out = 8, filter = 3 } }, \"batch_norm\", { conv = { out = 2, filter = 1, stride = 2 } }";
     assert_eq!(merged_counts(narrow, HEAD), ((2, 3), (1, 2)));
     // Two channels to eight: together they would cost more.
-    let wide = "{ conv = { out = 2, kernel = 3 } }, \"batch_norm\", { conv = { out = 8, kernel = 1 } }";
+    let wide = "{ conv = { out = 2, filter = 3 } }, \"batch_norm\", { conv = { out = 8, filter = 1 } }";
     assert_eq!(merged_counts(wide, HEAD), ((2, 3), (2, 3)));
 }
 
 #[test]
 fn a_pointwise_convolution_without_biases_goes_into_a_padded_one() {
     let plain =
-        "{ conv = { out = 8, kernel = 1 } }, { conv = { out = 4, kernel = 3, stride = 2 } }, \"batch_norm\"";
+        "{ conv = { out = 8, filter = 1 } }, { conv = { out = 4, filter = 3, stride = 2 } }, \"batch_norm\"";
     assert_eq!(merged_counts(plain, HEAD), ((2, 3), (1, 2)));
     // With biases the borders would see them: only without padding.
-    let biased = "{ conv = { out = 8, kernel = 1 } }, \"batch_norm\", { conv = { out = 4, kernel = 3 } }";
+    let biased = "{ conv = { out = 8, filter = 1 } }, \"batch_norm\", { conv = { out = 4, filter = 3 } }";
     assert_eq!(merged_counts(biased, HEAD), ((2, 3), (2, 3)));
     let unpadded =
-        "{ conv = { out = 8, kernel = 1 } }, \"batch_norm\", { conv = { out = 4, kernel = 3, padding = 0 } }";
+        "{ conv = { out = 8, filter = 1 } }, \"batch_norm\", { conv = { out = 4, filter = 3, padding = 0 } }";
     assert_eq!(merged_counts(unpadded, HEAD), ((2, 3), (1, 2)));
 }
 
 #[test]
 fn two_wide_convolutions_stay_two() {
-    let layers = "{ conv = { out = 4, kernel = 3 } }, { conv = { out = 4, kernel = 3 } }";
+    let layers = "{ conv = { out = 4, filter = 3 } }, { conv = { out = 4, filter = 3 } }";
     assert_eq!(merged_counts(layers, HEAD), ((2, 3), (2, 3)));
 }
 
 #[test]
 fn fully_connected_layers_without_a_relu_between_them_become_one() {
     let head = "\"relu\", { fully_connected = { out = 50 } }, \"classifier\"";
-    assert_eq!(merged_counts("{ conv = { out = 4, kernel = 3 } }", head), ((1, 3), (1, 2)));
+    assert_eq!(merged_counts("{ conv = { out = 4, filter = 3 } }", head), ((1, 3), (1, 2)));
 }
 
 #[test]
 fn scalings_go_into_what_follows_where_the_borders_allow() {
     let layers =
-        "{ conv = { out = 4, kernel = 3 } }, \"relu\", \"batch_norm\", { conv = { out = 4, kernel = 1 } }";
+        "{ conv = { out = 4, filter = 3 } }, \"relu\", \"batch_norm\", { conv = { out = 4, filter = 1 } }";
     assert_eq!(merged_counts(layers, HEAD), ((2, 4), (2, 3)));
     let padded =
-        "{ conv = { out = 4, kernel = 3 } }, \"relu\", \"batch_norm\", { conv = { out = 4, kernel = 3 } }";
+        "{ conv = { out = 4, filter = 3 } }, \"relu\", \"batch_norm\", { conv = { out = 4, filter = 3 } }";
     assert_eq!(merged_counts(padded, HEAD), ((2, 4), (2, 4)));
-    let into_fc = "{ conv = { out = 4, kernel = 3 } }, \"relu\", \"batch_norm\"";
+    let into_fc = "{ conv = { out = 4, filter = 3 } }, \"relu\", \"batch_norm\"";
     assert_eq!(merged_counts(into_fc, "\"classifier\""), ((1, 3), (1, 2)));
 }
 
 #[test]
 fn averages_come_before_scalings_and_their_divisions_go_into_weights() {
-    let layers = "{ conv = { out = 4, kernel = 3 } }, \"relu\", \"batch_norm\"";
+    let layers = "{ conv = { out = 4, filter = 3 } }, \"relu\", \"batch_norm\"";
     let head = "\"global_average_pool\", \"classifier\"";
     assert_eq!(merged_counts(layers, head), ((1, 3), (1, 2)));
     let spec = spec(layers, head);
@@ -104,8 +104,8 @@ fn averages_come_before_scalings_and_their_divisions_go_into_weights() {
     merge(&mut graph);
     // 36 pixels are no power of two.
     assert!(graph.nodes.iter().any(|node| matches!(node.operation, FloatOperation::Sum(Window::Whole))));
-    let pooled = "{ conv = { out = 4, kernel = 3 } }, \"relu\", \
-                  { average_pool = { kernel = 3, stride = 1, padding = 1 } }, \"batch_norm\"";
+    let pooled = "{ conv = { out = 4, filter = 3 } }, \"relu\", \
+                  { average_pool = { window = 3, stride = 1, padding = 1 } }, \"batch_norm\"";
     assert_eq!(merged_counts(pooled, "\"relu\", \"classifier\""), ((1, 3), (1, 3)));
 }
 
@@ -117,8 +117,8 @@ fn a_batch_norm_after_a_factorized_reduce_goes_into_both_halves() {
 
 #[test]
 fn a_value_with_two_readers_is_not_merged_away() {
-    let layers = "{ conv = { out = 8, kernel = 3 } }, { branches = { join = \"sum\", branches = [\
-                  [{ conv = { out = 2, kernel = 1 } }], [{ conv = { out = 2, kernel = 1 } }, \"relu\"]] } }";
+    let layers = "{ conv = { out = 8, filter = 3 } }, { branches = { join = \"sum\", branches = [\
+                  [{ conv = { out = 2, filter = 1 } }], [{ conv = { out = 2, filter = 1 } }, \"relu\"]] } }";
     assert_eq!(merged_counts(layers, HEAD), ((3, 4), (3, 4)));
 }
 
@@ -139,7 +139,7 @@ proptest! {
             }
             side = (side + 2 * padding - kernel) / stride + 1;
             layers.push(format!(
-                "{{ conv = {{ out = {out}, kernel = {kernel}, stride = {stride}, padding = {padding} }} }}"
+                "{{ conv = {{ out = {out}, filter = {kernel}, stride = {stride}, padding = {padding} }} }}"
             ));
             if is_normal {
                 layers.push("\"batch_norm\"".to_owned());
@@ -159,7 +159,7 @@ proptest! {
 
 #[test]
 fn random_weights_have_biases_to_tell_borders_by() {
-    let spec = spec("{ conv = { out = 8, kernel = 1 } }, \"batch_norm\"", HEAD);
+    let spec = spec("{ conv = { out = 8, filter = 1 } }, \"batch_norm\"", HEAD);
     let weights = FloatWeights::random(&spec, 6);
     let Some(LayerWeights::BatchNorm { shift, .. }) = weights.layer("stem.norm1") else { panic!() };
     assert!(shift.iter().all(|shift| *shift != 0.0));

@@ -137,7 +137,7 @@ fn shapes_are_computed_and_compared() {
             .contains("1 factors, expected are 16")
     );
     let pool = |window, stride, padding| Pool { window, stride, padding, count_padding: false };
-    assert!(step_refusal(1, ModelOperation::SumPool(pool(0, 1, 0))).contains("kernel 0"));
+    assert!(step_refusal(1, ModelOperation::SumPool(pool(0, 1, 0))).contains("window 0"));
     assert!(step_refusal(1, ModelOperation::SumPool(pool(2, 0, 0))).contains("stride 0"));
     assert!(step_refusal(1, ModelOperation::SumPool(pool(2, 2, 2))).contains("padding 2"));
     assert!(step_refusal(1, ModelOperation::SumPool(pool(9, 1, 0))).contains("span 9"));

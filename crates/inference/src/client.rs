@@ -4,6 +4,7 @@
 
 mod prepare;
 
+use std::fmt;
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Instant;
@@ -22,12 +23,14 @@ use crypto::secret::Secret;
 use network::image::Image;
 use network::inference_model::ModelOutline;
 use network::reference::Coins;
+use zeroize::Zeroize;
 
 use crate::InferenceError;
 use crate::connection::Connection;
 use crate::plan::{NonlinearJob, Part, Plan, Reveal};
 use crate::setup::{
-    HELLO_BYTES, MAX_OUTLINE_BYTES, NONCE_BYTES, PROTOCOL_VERSION, inference_id, session_id, session_scope,
+    HELLO_BYTES, MAX_OUTLINE_BYTES, NONCE_BYTES, PROTOCOL_VERSION, inference_id, reveal_byte, session_id,
+    session_scope,
 };
 use crate::transcript::{Kind, Phase, Work};
 
@@ -36,7 +39,6 @@ pub struct Client<S> {
     connection: Connection<S>,
     plan: Arc<Plan>,
     session: SessionId,
-    root: Seed,
     keys: Vec<ClientKey>,
     receiver: CorrelatedReceiver,
     prepared: u64,
@@ -78,10 +80,22 @@ pub struct PreparedClient {
 }
 
 /// The client's shares of everything that is rounded, for the oracle that repeats the protocol's rounding.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct ShareRecord {
     /// Per step, the shares of the value it reads; the last entry is that of the logits.
     pub shares: Vec<(usize, Vec<u64>)>,
+}
+
+impl fmt::Debug for ShareRecord {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "ShareRecord({} steps)", self.shares.len())
+    }
+}
+
+impl Drop for ShareRecord {
+    fn drop(&mut self) {
+        self.shares.iter_mut().for_each(|(_, shares)| shares.zeroize());
+    }
 }
 
 impl Coins for ShareRecord {
@@ -113,9 +127,9 @@ impl<S: Read + Write> Client<S> {
         connection.send(Kind::SetUp, &PROTOCOL_VERSION.to_le_bytes())?;
         connection.send(Kind::SetUp, &nonce)?;
         connection.flush()?;
-        let (server_nonce, outline_bytes) = receive_hello(&mut connection)?;
+        let (server_nonce, outline_bytes) = receive_hello(&mut connection, reveal)?;
         let outline = Arc::new(ModelOutline::from_bytes(&outline_bytes)?);
-        let session = session_id(&nonce, &server_nonce, &outline_bytes, channel_binding);
+        let session = session_id(&nonce, &server_nonce, &outline_bytes, reveal, channel_binding);
         let plan = Arc::new(Plan::new(outline, reveal)?);
 
         let seed = PublicSeed::derive(&nonce, &server_nonce)?;
@@ -134,7 +148,7 @@ impl<S: Read + Write> Client<S> {
         let (sums, receiver) = waiting.finish(&ReceiverPoints::from_bytes(&points)?, &mut generator)?;
         connection.send(Kind::SetUp, sums.to_bytes().as_ref())?;
         connection.flush()?;
-        Ok(Self { connection, plan, session, root, keys, receiver, prepared: 0 })
+        Ok(Self { connection, plan, session, keys, receiver, prepared: 0 })
     }
 
     /// What both parties do.
@@ -181,8 +195,9 @@ impl<S: Read + Write> Client<S> {
         let outline = plan.outline();
         image.expect_shape(outline.input)?;
         self.connection.enter(Phase::Online);
+        let pixels = Secret::new(outline.image.encode(image));
         let mut blinded =
-            RingVector::from_signed(RingWidth::new(outline.image_ring_bits)?, &outline.image.encode(image));
+            RingVector::from_signed(RingWidth::new(outline.image_ring_bits)?, pixels.expose());
         // The server sees only this difference; the blind was drawn offline and stays with the client.
         blinded.subtract(prepared.image_blind.expose())?;
         self.connection.send(Kind::Values, &blinded.to_bytes())?;
@@ -253,7 +268,8 @@ impl<S: Read + Write> Client<S> {
         let length = width.packed_bytes(outline.classes).unwrap_or(0);
         let bytes = self.connection.receive(Kind::Values, length)?;
         let mut values = RingVector::from_bytes(width, outline.classes, &bytes)?;
-        values.add(&logits.expose().without_low_bits(outline.logit_drop)?)?;
+        let upper = Share::new(logits.expose().without_low_bits(outline.logit_drop)?);
+        values.add(upper.expose())?;
         Ok(Answer::Logits(values.to_signed()))
     }
 }
@@ -267,12 +283,17 @@ impl PreparedClient {
 
 fn receive_hello<S: Read + Write>(
     connection: &mut Connection<S>,
+    reveal: Reveal,
 ) -> Result<([u8; NONCE_BYTES], Vec<u8>), InferenceError> {
     let hello: [u8; HELLO_BYTES] = connection.receive_array(Kind::SetUp)?;
     let (version, nonce) = hello.split_at(4);
     let version = u32::from_le_bytes([version[0], version[1], version[2], version[3]]);
     if version != PROTOCOL_VERSION {
         return Err(InferenceError::Version { expected: PROTOCOL_VERSION, came: version });
+    }
+    let [came] = connection.receive_array(Kind::SetUp)?;
+    if came != reveal_byte(reveal) {
+        return Err(InferenceError::Reveal { expected: reveal_byte(reveal), came });
     }
     let length = u64::from_le_bytes(connection.receive_array(Kind::SetUp)?);
     if length > MAX_OUTLINE_BYTES {

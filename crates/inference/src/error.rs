@@ -26,6 +26,14 @@ pub enum InferenceError {
         /// The peer's.
         came: u32,
     },
+    /// The server gives out something else than the client expects.
+    #[error("the server answers in mode {came}, this client expects mode {expected} (0: logits, 1: class)")]
+    Reveal {
+        /// What the client expects.
+        expected: u8,
+        /// What the server offers.
+        came: u8,
+    },
     /// The peer's outline is larger than a model's can be.
     #[error("the peer announced an outline of {came} bytes; at most {limit} are accepted")]
     OutlineLength {

@@ -6,6 +6,7 @@
 use crypto::garble::label::WireLabel;
 use crypto::ot::extension::{Corrections, CorrelatedReceiver, CorrelatedSender};
 use crypto::ot::values::SecretBits;
+use crypto::secret::Secret;
 
 use crate::InferenceError;
 
@@ -25,12 +26,12 @@ fn batches(transfers: usize) -> impl Iterator<Item = usize> {
 pub(crate) fn choose(
     receiver: &mut CorrelatedReceiver,
     choices: &[u8],
-) -> Result<(Vec<u8>, Vec<u128>), InferenceError> {
+) -> Result<(Vec<u8>, Secret<Vec<u128>>), InferenceError> {
     let transfers = choices.len() * 8;
     let mut message = Vec::with_capacity(correction_bytes(transfers));
-    let mut labels = vec![0; transfers];
+    let mut labels = Secret::new(vec![0; transfers]);
     for (count, (bytes, labels)) in
-        batches(transfers).zip(choices.chunks(BATCH / 8).zip(labels.chunks_mut(BATCH)))
+        batches(transfers).zip(choices.chunks(BATCH / 8).zip(labels.expose_mut().chunks_mut(BATCH)))
     {
         let bits = SecretBits::from_packed(count, bytes.to_vec())?;
         let corrections = receiver.next_chunk(count)?.extend_into(&bits, labels)?;

@@ -3,7 +3,8 @@
 //! A share of an input lives in a ring at least as wide as that of the output, and is narrowed first, which is free.
 
 use crypto::ring::geometry::Extent;
-use crypto::ring::{RingVector, RingWidth, SumPool};
+use crypto::ring::{RingVector, RingWidth, Share, SumPool};
+use crypto::secret::Secret;
 use network::inference_model::{ModelOperation, ModelOutline, ModelStep};
 use network::shape::Shape;
 use network::spec::Pool;
@@ -22,7 +23,7 @@ pub(crate) fn apply(
         ModelOperation::Add { shifts } => {
             let mut sum = RingVector::zeros(width, step.shape.scalars() as usize);
             for (input, shift) in inputs.iter().zip(shifts) {
-                sum.add(&shifted(input, width, *shift)?)?;
+                sum.add(Share::new(shifted(input, width, *shift)?).expose())?;
             }
             Ok(sum)
         }
@@ -32,25 +33,29 @@ pub(crate) fn apply(
                 .zip(shifts)
                 .map(|(input, shift)| shifted(input, width, *shift))
                 .collect::<Result<_, _>>()?;
-            Ok(RingVector::concatenate(width, &parts)?)
+            let joined = RingVector::concatenate(width, &parts)?;
+            parts.into_iter().for_each(|part| drop(Share::new(part)));
+            Ok(joined)
         }
         ModelOperation::Slice { start, channels } => {
             let plane = shape.height * shape.width;
-            let values: Vec<u64> = inputs[0].iter().skip(start * plane).take(channels * plane).collect();
-            Ok(RingVector::from_unsigned(width, &values))
+            let values = inputs[0].iter().skip(start * plane).take(channels * plane);
+            Ok(collected(width, values))
         }
         ModelOperation::DropFirstRowAndColumn => {
-            Ok(RingVector::from_unsigned(width, &cropped(inputs[0], shape)))
+            Ok(collected(width, cropped(inputs[0], shape)))
         }
-        ModelOperation::SumPool(pool) => Ok(sum_pool(shape, pool)?.apply(&inputs[0].narrowed(width)?)?),
+        ModelOperation::SumPool(pool) => {
+            let input = Share::new(inputs[0].narrowed(width)?);
+            Ok(sum_pool(shape, pool)?.apply(input.expose())?)
+        }
         ModelOperation::GlobalSum => {
             let pool = SumPool::global(shape.channels, extent(shape))?;
-            Ok(pool.apply(&inputs[0].narrowed(width)?)?)
+            Ok(pool.apply(Share::new(inputs[0].narrowed(width)?).expose())?)
         }
         ModelOperation::ScalePixels { factors } => {
             let scaled = |(value, factor): (u64, &u32)| value.wrapping_mul(u64::from(*factor));
-            let values: Vec<u64> = inputs[0].iter().zip(factors.iter().cycle()).map(scaled).collect();
-            Ok(RingVector::from_unsigned(width, &values))
+            Ok(collected(width, inputs[0].iter().zip(factors.iter().cycle()).map(scaled)))
         }
         ModelOperation::Linear { .. } | ModelOperation::Activate { .. } | ModelOperation::Maximum { .. } => {
             unreachable!("the caller applies steps with weights or messages itself")
@@ -81,12 +86,9 @@ pub(crate) fn shift_channels(
         }
         false => {
             let plane = shape.height * shape.width;
-            let shifted: Vec<u64> = values
-                .iter()
-                .enumerate()
-                .map(|(index, value)| value << channel_shifts[index / plane])
-                .collect();
-            Ok(RingVector::from_unsigned(values.width(), &shifted))
+            let values = Share::new(values);
+            let shift = |(index, value): (usize, u64)| value << channel_shifts[index / plane];
+            Ok(collected(values.width(), values.expose().iter().enumerate().map(shift)))
         }
     }
 }
@@ -99,9 +101,15 @@ fn shifted(input: &RingVector, width: RingWidth, shift: u8) -> Result<RingVector
     Ok(value)
 }
 
-fn cropped(input: &RingVector, shape: Shape) -> Vec<u64> {
-    let kept = |index: &usize| index / shape.width % shape.height > 0 && index % shape.width > 0;
-    input.iter().enumerate().filter(|(index, _)| kept(index)).map(|(_, value)| value).collect()
+fn cropped(input: &RingVector, shape: Shape) -> impl Iterator<Item = u64> {
+    let kept = move |index: &usize| index / shape.width % shape.height > 0 && index % shape.width > 0;
+    input.iter().enumerate().filter(move |(index, _)| kept(index)).map(|(_, value)| value)
+}
+
+/// A share's values, leaving no copy behind but those of a growing list.
+fn collected(width: RingWidth, values: impl Iterator<Item = u64>) -> RingVector {
+    let values = Secret::new(values.collect::<Vec<_>>());
+    RingVector::from_unsigned(width, values.expose())
 }
 
 fn extent(shape: Shape) -> Extent {

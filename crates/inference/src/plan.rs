@@ -6,6 +6,7 @@
 //! trips share one. Lengths, order and number of messages are functions of this plan alone.
 
 mod linear;
+mod messages;
 mod nonlinear;
 mod traffic;
 
@@ -16,6 +17,7 @@ use network::inference_model::{ModelOperation, ModelOutline};
 use network::walk::ValueId;
 
 pub use linear::LinearJob;
+pub use messages::PlannedMessage;
 pub(crate) use nonlinear::{GarbledPart, NonlinearJob, Part, TruncatedPart, low_bits};
 pub use traffic::{LayerTraffic, PlannedTraffic};
 

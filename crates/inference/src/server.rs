@@ -20,14 +20,14 @@ use crypto::ot::extension::{CorrelatedSender, SenderSetup};
 use crypto::ot::values::CorrelationOffset;
 use crypto::random::{Direction, Seed, SessionId};
 use crypto::ring::geometry::{ConvGeometry, ConvShape, Extent};
-use crypto::ring::{PackedWeights, RingVector, Weights};
-use network::inference_model::{InferenceModel, LinearGeometry};
+use crypto::ring::{PackedWeights, Share, Weights};
+use network::inference_model::{InferenceModel, LinearGeometry, WeightBits};
 use network::shape::Shape;
 
 use crate::InferenceError;
 use crate::connection::Connection;
 use crate::plan::{Plan, Reveal};
-use crate::setup::{HELLO_BYTES, NONCE_BYTES, PROTOCOL_VERSION, inference_id, session_id, session_scope};
+use crate::setup::{HELLO_BYTES, NONCE_BYTES, PROTOCOL_VERSION, inference_id, reveal_byte, session_id, session_scope};
 use crate::transcript::{Kind, Phase};
 
 /// A model ready to be served: planned, its weights laid out for both phases.
@@ -77,7 +77,7 @@ impl ServedModel {
             let geometry = geometry(&job_geometry(&outline, job.step), input)?;
             layers.push(ServedLayer {
                 encrypted: PreparedWeights::new(&job.layout, &secret.weights, storage)?,
-                packed: packed_weights(geometry, &secret.weights)?,
+                packed: packed_weights(geometry, outline.weight_bits, &secret.weights)?,
                 biases: secret.biases.clone(),
             });
         }
@@ -116,12 +116,19 @@ fn geometry(geometry: &LinearGeometry, input: Shape) -> Result<ConvGeometry, Inf
     })
 }
 
-/// Weights that fit bytes are kept as bytes, which the kernels like best.
-fn packed_weights(geometry: ConvGeometry, weights: &[i16]) -> Result<PackedWeights, InferenceError> {
-    let bytes: Option<Vec<i8>> = weights.iter().map(|weight| i8::try_from(*weight).ok()).collect();
-    Ok(match bytes {
-        Some(bytes) => PackedWeights::new(geometry, Weights::Bytes(&bytes))?,
-        None => PackedWeights::new(geometry, Weights::Halves(weights))?,
+/// Weights of at most 8 bits are kept as bytes, which the kernels like best. The outline decides, not the weights
+/// themselves: the kernel shows in the time.
+fn packed_weights(
+    geometry: ConvGeometry,
+    bits: WeightBits,
+    weights: &[i16],
+) -> Result<PackedWeights, InferenceError> {
+    Ok(match bits {
+        WeightBits::Eight => {
+            let bytes: Vec<i8> = weights.iter().map(|weight| *weight as i8).collect();
+            PackedWeights::new(geometry, Weights::Bytes(&bytes))?
+        }
+        WeightBits::Twelve => PackedWeights::new(geometry, Weights::Halves(weights))?,
     })
 }
 
@@ -140,7 +147,7 @@ pub struct Server<S> {
 #[derive(Debug)]
 pub struct PreparedServer {
     /// Masks of the linear layers' answers, in the rings of their outputs. Known to the server only.
-    masks: Vec<RingVector>,
+    masks: Vec<Share>,
     rounds: Vec<Vec<PreparedPart>>,
     argmax: Option<PreparedGarbler>,
 }
@@ -169,6 +176,7 @@ impl<S: Read + Write> Server<S> {
         let nonce: [u8; NONCE_BYTES] = *Seed::from_system()?.expose();
         connection.send(Kind::SetUp, &PROTOCOL_VERSION.to_le_bytes())?;
         connection.send(Kind::SetUp, &nonce)?;
+        connection.send(Kind::SetUp, &[reveal_byte(model.plan.reveal())])?;
         connection.send(Kind::SetUp, &(model.outline_bytes.len() as u64).to_le_bytes())?;
         connection.send(Kind::SetUp, &model.outline_bytes)?;
         connection.flush()?;
@@ -176,7 +184,13 @@ impl<S: Read + Write> Server<S> {
             // The client learns our version from the answer above and says so.
             return Err(InferenceError::Version { expected: PROTOCOL_VERSION, came: version });
         }
-        let session = session_id(&client_nonce, &nonce, &model.outline_bytes, channel_binding);
+        let session = session_id(
+            &client_nonce,
+            &nonce,
+            &model.outline_bytes,
+            model.plan.reveal(),
+            channel_binding,
+        );
         let seed = PublicSeed::derive(&client_nonce, &nonce)?;
         let mut keys = Vec::new();
         for parameters in model.plan.parameters() {

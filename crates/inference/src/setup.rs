@@ -2,17 +2,19 @@
 //!
 //! ```text
 //! client -> server   version, nonce
-//! server -> client   version, nonce, outline
+//! server -> client   version, nonce, what the client will learn, outline
 //! client -> server   public keys of the encryption, point of the base transfers
 //! server -> client   points of the base transfers
 //! client -> server   sums of the trees
 //! ```
 //!
-//! The session id hashes protocol version, both nonces and the outline's digest (and, over TLS, the channel's
+//! The session id hashes protocol version, both nonces, what the client will learn and the outline's digest (and, over TLS, the channel's
 //! binding), so that nothing made in one session means anything in another.
 
 use crypto::domain;
 use crypto::random::{Direction, InferenceId, Scope, SessionId};
+
+use crate::plan::Reveal;
 
 /// The version both parties must speak.
 pub(crate) const PROTOCOL_VERSION: u32 = 1;
@@ -28,6 +30,7 @@ pub(crate) fn session_id(
     client_nonce: &[u8; NONCE_BYTES],
     server_nonce: &[u8; NONCE_BYTES],
     outline: &[u8],
+    reveal: Reveal,
     channel_binding: &[u8],
 ) -> SessionId {
     let mut hasher = blake3::Hasher::new_derive_key(domain::SESSION_ID.context());
@@ -35,9 +38,18 @@ pub(crate) fn session_id(
     hasher.update(client_nonce);
     hasher.update(server_nonce);
     hasher.update(blake3::hash(outline).as_bytes());
+    hasher.update(&[reveal_byte(reveal)]);
     hasher.update(&(channel_binding.len() as u64).to_le_bytes());
     hasher.update(channel_binding);
     SessionId(*hasher.finalize().as_bytes())
+}
+
+/// How the server says what the client will learn. It decides: a client that expects something else hangs up.
+pub(crate) const fn reveal_byte(reveal: Reveal) -> u8 {
+    match reveal {
+        Reveal::Logits => 0,
+        Reveal::Class => 1,
+    }
 }
 
 /// The scope of what belongs to the session as a whole.

@@ -11,7 +11,7 @@ use crypto::garble::label::WireLabel;
 use crypto::garble::messages::GarbledChunk;
 use crypto::garble::truncate::{PreparedTruncation, TruncationOffer};
 use crypto::he::{LinearAnswer, LinearRequest, RequestSecrets};
-use crypto::random::{Direction, Generator, InferenceId, Scope};
+use crypto::random::{Direction, Generator, InferenceId, Scope, Seed};
 use crypto::ring::{RingVector, RingWidth, Share};
 use crypto::secret::Secret;
 use network::inference_model::{ModelOperation, ModelOutline};
@@ -36,16 +36,18 @@ pub(super) fn run<S: Read + Write>(
         step: step as u32,
         direction: Direction::ClientToServer,
     };
-    let mut generator = client.root.derive(domain::BLIND, &scope(0)).generator();
+    // A root seed of its own for each inference, forgotten at its end: nothing that is found later opens it.
+    let root = Seed::from_system()?;
+    let mut generator = root.derive(domain::BLIND, &scope(0)).generator();
     let mut shares = ClientShares::new(plan.outline(), &mut generator)?;
     for flight in 0..plan.flight_count() {
         let jobs: Vec<_> = plan.linear().iter().filter(|job| job.flight == flight).collect();
         for job in &jobs {
             let step = &plan.outline().steps[job.step];
-            let input = shares.of(step.inputs[0]).narrowed(RingWidth::new(step.ring_bits)?)?;
-            let blinds = Secret::new(input.to_unsigned());
+            let input = Share::new(shares.of(step.inputs[0]).narrowed(RingWidth::new(step.ring_bits)?)?);
+            let blinds = Secret::new(input.expose().to_unsigned());
             let start = Instant::now();
-            let secrets = RequestSecrets::derive(&client.root, &scope(job.step + 1));
+            let secrets = RequestSecrets::derive(&root, &scope(job.step + 1));
             let request = client.keys[job.group].encrypt(&job.layout, blinds.expose(), secrets)?;
             let bytes = request.to_bytes(&job.layout);
             debug_assert_eq!(bytes.len(), LinearRequest::length(&job.layout));
@@ -75,17 +77,21 @@ pub(super) fn run<S: Read + Write>(
 /// The client's share of every value, as far as it is known.
 struct ClientShares<'a> {
     outline: &'a ModelOutline,
-    values: Vec<Option<RingVector>>,
+    values: Vec<Option<Share>>,
     /// Fresh uniform words for every value that a step with messages makes; reduced to whatever ring is needed.
     blinds: Vec<Secret<Vec<u64>>>,
 }
 
 impl<'a> ClientShares<'a> {
     fn new(outline: &'a ModelOutline, generator: &mut Generator) -> Result<Self, InferenceError> {
-        let mut shares = Self { outline, values: vec![None; outline.steps.len() + 1], blinds: Vec::new() };
+        let mut shares = Self {
+            outline,
+            values: (0..=outline.steps.len()).map(|_| None).collect(),
+            blinds: Vec::new(),
+        };
         let width = RingWidth::new(outline.image_ring_bits)?;
         let image = words(outline.input.scalars() as usize, generator);
-        shares.values[0] = Some(RingVector::from_unsigned(width, image.expose()));
+        shares.values[0] = Some(Share::new(RingVector::from_unsigned(width, image.expose())));
         for (index, step) in outline.steps.iter().enumerate() {
             let is_fresh =
                 matches!(step.operation, ModelOperation::Activate { .. } | ModelOperation::Maximum { .. });
@@ -93,7 +99,8 @@ impl<'a> ClientShares<'a> {
             let fresh = words(count, generator);
             if is_fresh {
                 let width = RingWidth::new(step.ring_bits)?;
-                shares.values[index + 1] = Some(RingVector::from_unsigned(width, fresh.expose()));
+                let share = RingVector::from_unsigned(width, fresh.expose());
+                shares.values[index + 1] = Some(Share::new(share));
             }
             shares.blinds.push(fresh);
         }
@@ -102,7 +109,8 @@ impl<'a> ClientShares<'a> {
     }
 
     fn of(&self, value: ValueId) -> &RingVector {
-        self.values[value.0].as_ref().expect("the plan asks for shares in the order they become known")
+        let share = self.values[value.0].as_ref();
+        share.expect("the plan asks for shares in the order they become known").expose()
     }
 
     /// Takes W r - s and brings it to the scale of the step's output.
@@ -112,7 +120,8 @@ impl<'a> ClientShares<'a> {
             unreachable!("the plan lists linear steps")
         };
         let share = RingVector::from_unsigned(RingWidth::new(step.ring_bits)?, share);
-        self.values[index + 1] = Some(local::shift_channels(share, channel_shifts, step.shape)?);
+        let share = local::shift_channels(share, channel_shifts, step.shape)?;
+        self.values[index + 1] = Some(Share::new(share));
         Ok(())
     }
 
@@ -123,10 +132,10 @@ impl<'a> ClientShares<'a> {
                 continue;
             }
             let inputs: Option<Vec<&RingVector>> =
-                step.inputs.iter().map(|input| self.values[input.0].as_ref()).collect();
+                step.inputs.iter().map(|input| self.values[input.0].as_ref().map(Share::expose)).collect();
             if let Some(inputs) = inputs {
                 let value = local::apply(self.outline, step, &inputs)?;
-                self.values[index + 1] = Some(value);
+                self.values[index + 1] = Some(Share::new(value));
             }
         }
         Ok(())
@@ -161,12 +170,16 @@ fn receive_circuits<S: Read + Write>(
         for part in &job.parts {
             match part {
                 Part::Garbled(part) => choose_garbled(part, input.expose(), &mut choices)?,
-                Part::Truncated(part) => choices.extend(part.shape.choices(&part.gather(input.expose()))),
+                Part::Truncated(part) => {
+                    let input = Secret::new(part.gather(input.expose()));
+                    choices.extend(part.shape.choices(input.expose()));
+                }
             }
         }
     }
     if let Some(part) = plan.argmax() {
-        choose_garbled(part, &shares.of(plan.outline().output()).to_unsigned(), &mut choices)?;
+        let logits = Secret::new(shares.of(plan.outline().output()).to_unsigned());
+        choose_garbled(part, logits.expose(), &mut choices)?;
     }
     let choices = Secret::new(choices);
     if choices.expose().is_empty() {
@@ -179,7 +192,7 @@ fn receive_circuits<S: Read + Write>(
     drop(corrections);
 
     let key = HashKey::from_bytes(client.connection.receive_array(Kind::Garbled)?);
-    let mut receiving = Receiving { client, key, counter: HashCounter::new(), labels: &labels };
+    let mut receiving = Receiving { client, key, counter: HashCounter::new(), labels: labels.expose() };
     let mut rounds = Vec::new();
     for jobs in plan.rounds() {
         let mut prepared = Vec::new();
@@ -252,7 +265,8 @@ impl<S: Read + Write> Receiving<'_, S> {
         let bytes = self.client.connection.receive(Kind::Truncation, part.offer_bytes())?;
         let offer = TruncationOffer::from_bytes(&part.shape, part.count(), &bytes)?;
         let labels = self.take_labels(part.count());
-        let shares = Secret::new(part.gather(&input.to_unsigned()));
+        let input = Secret::new(input.to_unsigned());
+        let shares = Secret::new(part.gather(input.expose()));
         let mask = crate::plan::low_bits(part.shape.output_bits());
         let blinds =
             Secret::new(part.positions.iter().map(|at| blinds[*at as usize] & mask).collect::<Vec<_>>());

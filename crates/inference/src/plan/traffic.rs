@@ -7,7 +7,7 @@ use crypto::ring::RingWidth;
 
 use super::{Part, Plan, Reveal};
 use crate::labels::correction_bytes;
-use crate::setup::{HELLO_BYTES, NONCE_BYTES};
+use crate::setup::HELLO_BYTES;
 use crate::transcript::Traffic;
 
 /// What one session and one inference will send.
@@ -103,8 +103,7 @@ impl Plan {
         let outline = self.outline.to_bytes().len();
         Traffic {
             bytes_up: (HELLO_BYTES + keys + SenderPoint::BYTES + TreeSums::BYTES) as u64,
-            bytes_down: (HELLO_BYTES - NONCE_BYTES + NONCE_BYTES + 8 + outline + ReceiverPoints::BYTES)
-                as u64,
+            bytes_down: (HELLO_BYTES + 1 + 8 + outline + ReceiverPoints::BYTES) as u64,
             rounds: 5,
         }
     }
@@ -153,6 +152,6 @@ impl Plan {
     }
 }
 
-fn packed(bits: u32, count: usize) -> usize {
+pub(super) fn packed(bits: u32, count: usize) -> usize {
     RingWidth::new(bits).ok().and_then(|width| width.packed_bytes(count)).unwrap_or(0)
 }

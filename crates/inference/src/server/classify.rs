@@ -9,7 +9,8 @@ use crypto::garble::Workspace;
 use crypto::garble::garbler::WaitingGarbler;
 use crypto::garble::messages::Reply;
 use crypto::garble::truncate::{TruncationReply, WaitingTruncation};
-use crypto::ring::{RingVector, RingWidth};
+use crypto::ring::{RingVector, RingWidth, Share};
+use crypto::secret::Secret;
 use network::inference_model::ModelOperation;
 use network::walk::ValueId;
 
@@ -44,8 +45,9 @@ pub(super) fn run<S: Read + Write>(
     let logits = shares.of(outline.output());
     match (model.plan.argmax(), prepared.argmax) {
         (Some(part), Some(garbler)) => {
-            let inputs = part.server_inputs(&logits.to_unsigned());
-            let (labels, _) = garbler.encode(&server.offset, &inputs, &mut workspace)?;
+            let logits = Secret::new(logits.to_unsigned());
+            let inputs = Secret::new(part.server_inputs(logits.expose()));
+            let (labels, _) = garbler.encode(&server.offset, inputs.expose(), &mut workspace)?;
             server.connection.send(Kind::Garbled, labels.as_bytes())?;
         }
         _ => {
@@ -61,19 +63,20 @@ pub(super) fn run<S: Read + Write>(
 struct ServerShares<'a> {
     model: &'a ServedModel,
     /// Spent as the linear steps are reached.
-    masks: Vec<Option<RingVector>>,
-    values: Vec<Option<RingVector>>,
+    masks: Vec<Option<Share>>,
+    values: Vec<Option<Share>>,
 }
 
 impl<'a> ServerShares<'a> {
-    fn new(model: &'a ServedModel, masks: Vec<RingVector>, image: RingVector) -> Self {
-        let mut values = vec![None; model.plan.outline().steps.len() + 1];
-        values[0] = Some(image);
+    fn new(model: &'a ServedModel, masks: Vec<Share>, image: RingVector) -> Self {
+        let mut values: Vec<_> = (0..=model.plan.outline().steps.len()).map(|_| None).collect();
+        values[0] = Some(Share::new(image));
         Self { model, masks: masks.into_iter().map(Some).collect(), values }
     }
 
     fn of(&self, value: ValueId) -> &RingVector {
-        self.values[value.0].as_ref().expect("the plan asks for shares in the order they become known")
+        let share = self.values[value.0].as_ref();
+        share.expect("the plan asks for shares in the order they become known").expose()
     }
 
     /// Follows every linear step whose inputs are known.
@@ -88,16 +91,16 @@ impl<'a> ServerShares<'a> {
                 continue;
             }
             let inputs: Option<Vec<&RingVector>> =
-                step.inputs.iter().map(|input| self.values[input.0].as_ref()).collect();
+                step.inputs.iter().map(|input| self.values[input.0].as_ref().map(Share::expose)).collect();
             let Some(inputs) = inputs else { continue };
             let value = match is_linear {
                 true => {
-                    let input = inputs[0].narrowed(RingWidth::new(step.ring_bits)?)?;
-                    self.linear(index, number, &input)?
+                    let input = Share::new(inputs[0].narrowed(RingWidth::new(step.ring_bits)?)?);
+                    self.linear(index, number, input.expose())?
                 }
                 false => local::apply(outline, step, &inputs)?,
             };
-            self.values[index + 1] = Some(value);
+            self.values[index + 1] = Some(Share::new(value));
         }
         Ok(())
     }
@@ -115,14 +118,13 @@ impl<'a> ServerShares<'a> {
         };
         let served = &self.model.layers[layer];
         let mut value = served.packed.convolve(input)?;
-        value.add(&self.masks[layer].take().expect("each linear step is followed once"))?;
+        value.add(self.masks[layer].take().expect("each linear step is followed once").expose())?;
         let mut value = local::shift_channels(value, channel_shifts, step.shape)?;
-        if served.biases.iter().any(|bias| *bias != 0) {
-            let plane = step.shape.height * step.shape.width;
-            let biases: Vec<i64> =
-                served.biases.iter().flat_map(|bias| std::iter::repeat_n(*bias, plane)).collect();
-            value.add(&RingVector::from_signed(value.width(), &biases))?;
-        }
+        // Also where all biases are zero: skipping them would show in the time.
+        let plane = step.shape.height * step.shape.width;
+        let biases: Vec<i64> =
+            served.biases.iter().flat_map(|bias| std::iter::repeat_n(*bias, plane)).collect();
+        value.add(&RingVector::from_signed(value.width(), &biases))?;
         Ok(value)
     }
 }
@@ -143,18 +145,18 @@ fn send_labels<S: Read + Write>(
     let mut frame = Vec::new();
     let mut material = material.into_iter();
     for job in jobs {
-        let share = shares.of(job.input).to_unsigned();
+        let share = Secret::new(shares.of(job.input).to_unsigned());
         for (part, material) in job.parts.iter().zip(material.by_ref()) {
             waiting.push(match (part, material) {
                 (Part::Garbled(part), PreparedPart::Garbled(chunks)) => {
-                    let inputs = part.server_inputs(&share);
+                    let inputs = Secret::new(part.server_inputs(share.expose()));
                     let arity = part.arity();
                     let circuit = part.layer.circuit();
                     let mut replies = Vec::with_capacity(chunks.len());
                     for (range, chunk) in part.layer.chunks().zip(chunks) {
                         let start = Instant::now();
                         frame.resize(circuit.label_bytes(range.len()), 0);
-                        let values = &inputs[range.start * arity..range.end * arity];
+                        let values = &inputs.expose()[range.start * arity..range.end * arity];
                         replies.push(chunk.encode_into(&server.offset, values, &mut frame, workspace)?);
                         server.connection.spent(Work::Garbling, start);
                         server.connection.send(Kind::Garbled, &frame)?;
@@ -163,7 +165,7 @@ fn send_labels<S: Read + Write>(
                 }
                 (Part::Truncated(part), PreparedPart::Truncated(offered)) => {
                     let start = Instant::now();
-                    let (opening, finishing) = offered.open(&part.gather(&share))?;
+                    let (opening, finishing) = offered.open(Secret::new(part.gather(share.expose())).expose())?;
                     let bytes = opening.to_bytes(&part.shape);
                     server.connection.spent(Work::Truncation, start);
                     server.connection.send(Kind::Truncation, &bytes)?;
@@ -187,7 +189,7 @@ fn receive_replies<S: Read + Write>(
     let mut waiting = waiting.into_iter();
     for job in jobs {
         let step = &outline.steps[job.step];
-        let mut values = vec![0; step.shape.scalars() as usize];
+        let mut values = Secret::new(vec![0; step.shape.scalars() as usize]);
         for (part, waiting) in job.parts.iter().zip(waiting.by_ref()) {
             match (part, waiting) {
                 (Part::Garbled(part), WaitingPart::Garbled(chunks)) => {
@@ -197,7 +199,7 @@ fn receive_replies<S: Read + Write>(
                             server.connection.receive(Kind::Garbled, circuit.reply_bytes(range.len()))?;
                         let reply = Reply::from_bytes(circuit, range.len(), bytes)?;
                         for (position, value) in part.outputs[range].iter().zip(chunk.finish(reply)?) {
-                            values[*position as usize] = value;
+                            values.expose_mut()[*position as usize] = value;
                         }
                     }
                 }
@@ -205,14 +207,14 @@ fn receive_replies<S: Read + Write>(
                     let bytes = server.connection.receive(Kind::Truncation, part.reply_bytes())?;
                     let reply = TruncationReply::from_bytes(&part.shape, part.count(), false, &bytes)?;
                     for (position, value) in part.positions.iter().zip(finishing.finish(reply)?) {
-                        values[*position as usize] = value;
+                        values.expose_mut()[*position as usize] = value;
                     }
                 }
                 _ => unreachable!("material is prepared part by part from the same plan"),
             }
         }
-        shares.values[job.step + 1] =
-            Some(RingVector::from_unsigned(RingWidth::new(step.ring_bits)?, &values));
+        let width = RingWidth::new(step.ring_bits)?;
+        shares.values[job.step + 1] = Some(Share::new(RingVector::from_unsigned(width, values.expose())));
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use crypto::garble::label::Offset;
 use crypto::garble::truncate::OfferedTruncation;
 use crypto::he::{AnswerSecrets, LinearRequest};
 use crypto::random::{Direction, Generator, InferenceId, Scope, Seed};
-use crypto::ring::{RingVector, RingWidth};
+use crypto::ring::{RingVector, RingWidth, Share};
 
 use super::{PreparedPart, PreparedServer, Server};
 use crate::InferenceError;
@@ -63,9 +63,9 @@ fn answer_linear_layers<S: Read + Write>(
     server: &mut Server<S>,
     root: &Seed,
     scope: impl Fn(usize) -> Scope,
-) -> Result<Vec<RingVector>, InferenceError> {
+) -> Result<Vec<Share>, InferenceError> {
     let plan = Arc::clone(&server.model.plan);
-    let mut masks: Vec<Option<RingVector>> = plan.linear().iter().map(|_| None).collect();
+    let mut masks: Vec<Option<Share>> = plan.linear().iter().map(|_| None).collect();
     for flight in 0..plan.flight_count() {
         let jobs: Vec<_> = plan.linear().iter().enumerate().filter(|(_, job)| job.flight == flight).collect();
         let mut requests = Vec::with_capacity(jobs.len());
@@ -82,7 +82,7 @@ fn answer_linear_layers<S: Read + Write>(
             server.connection.spent(Work::Homomorphic, start);
             server.connection.send(Kind::Homomorphic, &bytes)?;
             let width = RingWidth::new(plan.outline().steps[job.step].ring_bits)?;
-            masks[index] = Some(RingVector::from_unsigned(width, mask.expose()));
+            masks[index] = Some(Share::new(RingVector::from_unsigned(width, mask.expose())));
         }
         server.connection.flush()?;
     }

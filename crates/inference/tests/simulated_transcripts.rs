@@ -1,0 +1,381 @@
+//! What each party sees could have been written by somebody who knows nothing of the other.
+//!
+//! A simulator that has the outline, and at the end the logits, plays the server: it has no weights, its tables,
+//! offers, labels and openings are uniform bytes, and a real client is content with it. Real servers with extreme
+//! weights and real clients with extreme images are then held against it and against each other: same lengths, same
+//! order, and no statistic tells them apart. Weakened transcripts show that the statistics could.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod support;
+#[path = "support/statistics.rs"]
+mod statistics;
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use crypto::he::{AnswerSecrets, LinearRequest, PreparedWeights, PublicKey, PublicSeed, WeightStorage};
+use crypto::ot::TreeSums;
+use crypto::ot::base::{ReceiverPoints, SenderPoint};
+use crypto::ot::extension::SenderSetup;
+use crypto::ot::values::CorrelationOffset;
+use crypto::random::{Direction, Generator, InferenceId, Scope, Seed, SessionId};
+use crypto::ring::{RingVector, RingWidth};
+use inference::client::{Answer, Client, ShareRecord};
+use inference::connection::{Connection, Role, memory_pair};
+use inference::plan::{Plan, PlannedMessage, Reveal};
+use inference::transcript::{Kind, Phase};
+use network::image::Image;
+use network::inference_model::{InferenceModel, LinearWeights, ModelOutline};
+use network::reference;
+
+use statistics::{FEW, LIMIT, histogram_score, repetition_score, serial_score, two_sample_score};
+use support::{Session, Wire, run, served, tiny_model};
+
+/// Inferences of each session. Their messages are compared with each other, too.
+const INFERENCES: usize = 6;
+
+/// One side's messages, cut by the plan: per message its copies, one for each inference.
+struct Recording(Vec<(PlannedMessage, Vec<Vec<u8>>)>);
+
+impl Recording {
+    fn cut(plan: &Plan, is_upward: bool, mut stream: &[u8]) -> Self {
+        let planned: Vec<_> =
+            plan.messages().into_iter().filter(|message| message.is_upward == is_upward).collect();
+        let mut messages: Vec<_> = planned.into_iter().map(|message| (message, Vec::new())).collect();
+        for inference in 0..INFERENCES {
+            for (message, copies) in &mut messages {
+                if message.phase != Phase::SetUp || inference == 0 {
+                    let (bytes, rest) = stream.split_at(message.bytes);
+                    copies.push(bytes.to_vec());
+                    stream = rest;
+                }
+            }
+        }
+        assert!(stream.is_empty(), "{} bytes were not planned", stream.len());
+        Self(messages)
+    }
+
+    /// What is not accounted for by uniform bytes.
+    fn alarms(&self) -> Vec<String> {
+        let mut alarms = Vec::new();
+        for (message, copies) in self.0.iter().filter(|(message, _)| looks_uniform(message)) {
+            let bytes = joined(copies);
+            let mut scores = vec![("histogram", histogram_score(&bytes)), ("serial", serial_score(&bytes))];
+            let pairs = copies.windows(2).map(|pair| ("repetition", repetition_score(&pair[0], &pair[1])));
+            scores.extend(pairs);
+            alarms.extend(raised(message, &scores));
+        }
+        alarms
+    }
+
+    /// What tells two recordings apart. Lengths and order are compared on the way.
+    fn differences(&self, other: &Self) -> Vec<String> {
+        assert_eq!(self.0.len(), other.0.len());
+        let mut alarms = Vec::new();
+        for ((message, own), (other_message, others)) in self.0.iter().zip(&other.0) {
+            assert_eq!(message, other_message);
+            if is_random(message) {
+                let (own, others) = (joined(own), joined(others));
+                let scores =
+                    [("two-sample", two_sample_score(&own, &others)), ("same", repetition_score(&own, &others))];
+                alarms.extend(raised(message, &scores));
+            }
+        }
+        alarms
+    }
+
+    fn of_kind(&mut self, phase: Phase, kind: Kind) -> impl Iterator<Item = &mut Vec<Vec<u8>>> {
+        let wanted = move |message: &PlannedMessage| message.phase == phase && message.kind == kind;
+        self.0.iter_mut().filter(move |(message, _)| wanted(message)).map(|(_, copies)| copies)
+    }
+}
+
+fn raised(message: &PlannedMessage, scores: &[(&str, f64)]) -> Vec<String> {
+    let excessive = scores.iter().filter(|(_, score)| score.is_nan() || score.abs() > LIMIT);
+    excessive.map(|(name, score)| format!("{name} {score:.1} at {message:?}")).collect()
+}
+
+/// The copies in a row, without the last byte of each, which may be padded.
+fn joined(copies: &[Vec<u8>]) -> Vec<u8> {
+    copies.iter().flat_map(|bytes| &bytes[..bytes.len() - 1]).copied().collect()
+}
+
+/// Long enough for statistics, and neither constant (version, outline) nor an exact function of the answer (logits).
+fn is_random(message: &PlannedMessage) -> bool {
+    let copies = if message.phase == Phase::SetUp { 1 } else { INFERENCES };
+    let is_outline = message.phase == Phase::SetUp && !message.is_upward && message.bytes != ReceiverPoints::BYTES;
+    let is_answer = message.kind == Kind::Values && !message.is_upward;
+    message.bytes * copies >= FEW && !is_outline && !is_answer
+}
+
+/// Points of a curve are random, but their encodings have constant bits.
+fn looks_uniform(message: &PlannedMessage) -> bool {
+    is_random(message) && (message.phase != Phase::SetUp || message.is_upward)
+}
+
+fn random_bytes(generator: &mut Generator, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    generator.fill(&mut bytes);
+    bytes
+}
+
+/// The same outline with other weights.
+fn with_weights(outline: &ModelOutline, weight: impl Fn(usize) -> i16, bias: i64) -> InferenceModel {
+    let layer = |taps: usize, outputs: usize| LinearWeights {
+        weights: (0..taps * outputs).map(&weight).collect(),
+        biases: vec![bias; outputs],
+    };
+    let layers = outline.linear_steps().map(|(_, geometry)| layer(geometry.taps(), geometry.outputs()));
+    InferenceModel::new(outline.clone(), layers.collect()).unwrap()
+}
+
+fn zero_weights(outline: &ModelOutline) -> InferenceModel {
+    with_weights(outline, |_| 0, 0)
+}
+
+fn extreme_weights(outline: &ModelOutline) -> InferenceModel {
+    with_weights(outline, |index| if index % 3 == 0 { -127 } else { 127 }, 12_345)
+}
+
+fn flat_image(outline: &ModelOutline, pixel: u8) -> Image {
+    Image::new(outline.input, vec![pixel; outline.input.scalars() as usize]).unwrap()
+}
+
+fn plan_of(outline: &ModelOutline) -> Plan {
+    Plan::new(Arc::new(outline.clone()), Reveal::Logits).unwrap()
+}
+
+/// Several inferences of one image in one session.
+fn session(model: &InferenceModel, image: &Image) -> Session {
+    let images = vec![image.clone(); INFERENCES];
+    let session = run(&served(model), Reveal::Logits, &images, None, None);
+    assert!(session.server.is_ok());
+    session
+}
+
+/// The last message of the server, from what the client is allowed to learn and what it has.
+fn logit_share(outline: &ModelOutline, logits: &[i64], record: &ShareRecord) -> Vec<u8> {
+    let (_, shares) = record.shares.last().unwrap();
+    let width = RingWidth::new(outline.ring_bits(outline.output()) - outline.logit_drop).unwrap();
+    let mut values = RingVector::from_signed(width, logits);
+    let upper: Vec<u64> = shares.iter().map(|share| share >> outline.logit_drop).collect();
+    values.subtract(&RingVector::from_unsigned(width, &upper)).unwrap();
+    values.to_bytes()
+}
+
+/// Plays the server without weights: homomorphic answers are those of weights that are all zero, everything else is
+/// uniform. The logit shares come from outside, once per inference.
+fn simulate_server(mut wire: Wire, outline: &ModelOutline, logit_shares: &Receiver<Vec<u8>>) {
+    let plan = plan_of(outline);
+    let mut generator = Seed::from_system().unwrap().generator();
+    let mut receive = |wire: &mut Wire, length: usize| {
+        let mut bytes = vec![0; length];
+        wire.read_exact(&mut bytes).unwrap();
+        bytes
+    };
+    let hello = receive(&mut wire, 36);
+    let nonce: [u8; 32] = generator.array();
+    let outline_bytes = outline.to_bytes();
+    let reply: [&[u8]; 5] =
+        [&hello[..4], &nonce, &[0], &(outline_bytes.len() as u64).to_le_bytes(), &outline_bytes];
+    wire.write_all(&reply.concat()).unwrap();
+    wire.flush().unwrap();
+    let seed = PublicSeed::derive(hello[4..].try_into().unwrap(), &nonce).unwrap();
+    let keys: Vec<_> = plan
+        .parameters()
+        .iter()
+        .map(|parameters| {
+            let bytes = receive(&mut wire, PublicKey::length(parameters));
+            PublicKey::from_bytes(parameters, &seed, &bytes).unwrap()
+        })
+        .collect();
+    let point = SenderPoint::from_bytes(&receive(&mut wire, SenderPoint::BYTES)).unwrap();
+    let offset = CorrelationOffset::random(&mut generator);
+    let (points, _) = SenderSetup::start(SessionId(generator.array()), offset, &point, &mut generator);
+    wire.write_all(points.to_bytes().as_ref()).unwrap();
+    wire.flush().unwrap();
+    receive(&mut wire, TreeSums::BYTES);
+
+    let mut jobs: Vec<_> = plan.linear().iter().collect();
+    jobs.sort_by_key(|job| job.flight);
+    for _ in 0..INFERENCES {
+        let (mut asked, mut answered) = (jobs.iter(), jobs.iter());
+        let mut requests = HashMap::new();
+        let planned = plan.messages();
+        for message in planned.iter().filter(|message| message.phase != Phase::SetUp) {
+            if message.is_upward {
+                wire.flush().unwrap();
+                let bytes = receive(&mut wire, message.bytes);
+                if message.kind == Kind::Homomorphic {
+                    let job = asked.next().unwrap();
+                    requests.insert(job.step, LinearRequest::from_bytes(&job.layout, &bytes).unwrap());
+                }
+                continue;
+            }
+            let bytes = match message.kind {
+                Kind::Homomorphic => {
+                    let job = answered.next().unwrap();
+                    let shape = job.layout.shape();
+                    let zeros = vec![0; shape.weights()];
+                    let weights =
+                        PreparedWeights::new(&job.layout, &zeros, WeightStorage::AtMost(0)).unwrap();
+                    let secrets = AnswerSecrets::derive(&generator.seed(), &any_scope());
+                    let (answer, _) =
+                        weights.answer(&keys[job.group], &requests[&job.step], secrets).unwrap();
+                    answer.to_bytes()
+                }
+                Kind::Values => logit_shares.recv().unwrap(),
+                _ => {
+                    let mut bytes = random_bytes(&mut generator, message.bytes);
+                    if message.kind == Kind::Truncation {
+                        *bytes.last_mut().unwrap() = 0; // its unused bits must be zero
+                    }
+                    bytes
+                }
+            };
+            assert_eq!(bytes.len(), message.bytes);
+            wire.write_all(&bytes).unwrap();
+        }
+        wire.flush().unwrap();
+    }
+}
+
+fn any_scope() -> Scope {
+    Scope {
+        session: SessionId([1; 32]),
+        inference: InferenceId([1; 16]),
+        step: 0,
+        direction: Direction::ServerToClient,
+    }
+}
+
+/// A real client against the simulator; gives what the simulator sent. The trusted party is the reference: it gets the
+/// image and the client's rounding and gives the simulator nothing but the logits.
+fn simulated_session(model: &InferenceModel, image: &Image) -> Vec<u8> {
+    let (client_end, server_end) = memory_pair();
+    let (wire, down) = Wire::new(server_end, None);
+    let (tell, logit_shares) = channel();
+    let outline = model.outline().clone();
+    let simulator = thread::spawn(move || simulate_server(wire, &outline, &logit_shares));
+    let connection = Connection::new(client_end, Role::Client);
+    let mut client = Client::connect(connection, Reveal::Logits, b"channel").unwrap();
+    for _ in 0..INFERENCES {
+        let mut prepared = client.prepare_recorded().unwrap();
+        let record = prepared.take_record().unwrap();
+        let logits = reference::run_with(model, image, &record).unwrap();
+        tell.send(logit_share(model.outline(), &logits, &record)).unwrap();
+        assert_eq!(client.classify(prepared, image).unwrap(), Answer::Logits(logits));
+    }
+    simulator.join().unwrap();
+    let bytes = down.lock().unwrap().clone();
+    bytes
+}
+
+#[test]
+fn servers_with_extreme_weights_look_like_a_simulator_without_weights() {
+    let model = tiny_model();
+    let outline = model.outline();
+    let (plan, image) = (plan_of(outline), Image::random(outline.input, 5));
+    let models = [zero_weights(outline), extreme_weights(outline)];
+    let real = models.map(|model| {
+        let session = session(&model, &image);
+        let recording = Recording::cut(&plan, false, &session.down);
+        let (_, sent) = recording.0.last().unwrap();
+        for ((answer, record), sent) in session.client.unwrap().iter().zip(sent) {
+            let Answer::Logits(logits) = answer else { panic!("logits were asked for") };
+            assert_eq!(*sent, logit_share(outline, logits, record), "the last message follows from the logits");
+        }
+        recording
+    });
+    let simulated = Recording::cut(&plan, false, &simulated_session(&model, &image));
+    for recording in real.iter().chain([&simulated]) {
+        assert_eq!(recording.alarms(), [""; 0]);
+    }
+    assert_eq!(real[0].differences(&real[1]), [""; 0]);
+    assert_eq!(real[0].differences(&simulated), [""; 0]);
+    assert_eq!(real[1].differences(&simulated), [""; 0]);
+}
+
+#[test]
+fn clients_with_a_black_and_a_white_image_look_like_uniform_bytes() {
+    let model = tiny_model();
+    let outline = model.outline();
+    let plan = plan_of(outline);
+    let [black, white] = [0, 255].map(|pixel| {
+        let session = session(&model, &flat_image(outline, pixel));
+        Recording::cut(&plan, true, &session.up)
+    });
+    let mut generator = Seed::from_system().unwrap().generator();
+    let length: usize = black.0.iter().map(|(message, copies)| message.bytes * copies.len()).sum();
+    let simulated = Recording::cut(&plan, true, &random_bytes(&mut generator, length));
+    for recording in [&black, &white, &simulated] {
+        assert_eq!(recording.alarms(), [""; 0]);
+    }
+    assert_eq!(black.differences(&white), [""; 0]);
+    assert_eq!(black.differences(&simulated), [""; 0]);
+    assert_eq!(white.differences(&simulated), [""; 0]);
+}
+
+/// Each weakness touches one kind of message and is found there.
+#[test]
+fn weakened_transcripts_are_told_apart() {
+    let model = tiny_model();
+    let outline = model.outline();
+    let plan = plan_of(outline);
+    let image = flat_image(outline, 255);
+    let session = session(&model, &image);
+    let up = || Recording::cut(&plan, true, &session.up);
+    let down = || Recording::cut(&plan, false, &session.down);
+    let expect_alarm = |weakness: &str, recording: &Recording| {
+        assert!(!recording.alarms().is_empty(), "{weakness} goes unnoticed");
+    };
+
+    let mut weak = up();
+    let width = RingWidth::new(outline.image_ring_bits).unwrap();
+    let bare = RingVector::from_signed(width, &outline.image.encode(&image)).to_bytes();
+    weak.of_kind(Phase::Online, Kind::Values).for_each(|copies| copies.fill(bare.clone()));
+    expect_alarm("a blind of zero", &weak);
+    assert!(!weak.differences(&up()).is_empty());
+
+    for (phase, kind) in [
+        (Phase::Online, Kind::Values),
+        (Phase::Offline, Kind::Transfer),
+        (Phase::Offline, Kind::Homomorphic),
+        (Phase::Online, Kind::Garbled),
+        (Phase::Online, Kind::Truncation),
+    ] {
+        let mut weak = up();
+        weak.of_kind(phase, kind).for_each(repeat_first);
+        expect_alarm("a blind or secret used twice by the client", &weak);
+    }
+    for (phase, kind) in [
+        (Phase::Offline, Kind::Homomorphic),
+        (Phase::Offline, Kind::Garbled),
+        (Phase::Offline, Kind::Truncation),
+        (Phase::Online, Kind::Garbled),
+        (Phase::Online, Kind::Truncation),
+    ] {
+        let mut weak = down();
+        weak.of_kind(phase, kind).for_each(repeat_first);
+        expect_alarm("a seed used twice by the server", &weak);
+    }
+
+    let mut weak = down();
+    for label in weak.of_kind(Phase::Online, Kind::Garbled).flatten().flat_map(|copy| copy.chunks_mut(16)) {
+        label[0] &= 0xfe;
+    }
+    expect_alarm("labels whose color is constant", &weak);
+
+    let mut weak = down();
+    weak.of_kind(Phase::Online, Kind::Truncation).flatten().for_each(|copy| copy.fill(0));
+    expect_alarm("openings without a coin", &weak);
+}
+
+fn repeat_first(copies: &mut Vec<Vec<u8>>) {
+    let first = copies[0].clone();
+    copies.fill(first);
+}

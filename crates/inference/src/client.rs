@@ -196,8 +196,7 @@ impl<S: Read + Write> Client<S> {
         image.expect_shape(outline.input)?;
         self.connection.enter(Phase::Online);
         let pixels = Secret::new(outline.image.encode(image));
-        let mut blinded =
-            RingVector::from_signed(RingWidth::new(outline.image_ring_bits)?, pixels.expose());
+        let mut blinded = RingVector::from_signed(RingWidth::new(outline.image_ring_bits)?, pixels.expose());
         // The server sees only this difference; the blind was drawn offline and stays with the client.
         blinded.subtract(prepared.image_blind.expose())?;
         self.connection.send(Kind::Values, &blinded.to_bytes())?;

@@ -42,9 +42,7 @@ pub(crate) fn apply(
             let values = inputs[0].iter().skip(start * plane).take(channels * plane);
             Ok(collected(width, values))
         }
-        ModelOperation::DropFirstRowAndColumn => {
-            Ok(collected(width, cropped(inputs[0], shape)))
-        }
+        ModelOperation::DropFirstRowAndColumn => Ok(collected(width, cropped(inputs[0], shape))),
         ModelOperation::SumPool(pool) => {
             let input = Share::new(inputs[0].narrowed(width)?);
             Ok(sum_pool(shape, pool)?.apply(input.expose())?)

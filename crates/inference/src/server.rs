@@ -27,7 +27,9 @@ use network::shape::Shape;
 use crate::InferenceError;
 use crate::connection::Connection;
 use crate::plan::{Plan, Reveal};
-use crate::setup::{HELLO_BYTES, NONCE_BYTES, PROTOCOL_VERSION, inference_id, reveal_byte, session_id, session_scope};
+use crate::setup::{
+    HELLO_BYTES, NONCE_BYTES, PROTOCOL_VERSION, inference_id, reveal_byte, session_id, session_scope,
+};
 use crate::transcript::{Kind, Phase};
 
 /// A model ready to be served: planned, its weights laid out for both phases.
@@ -184,13 +186,8 @@ impl<S: Read + Write> Server<S> {
             // The client learns our version from the answer above and says so.
             return Err(InferenceError::Version { expected: PROTOCOL_VERSION, came: version });
         }
-        let session = session_id(
-            &client_nonce,
-            &nonce,
-            &model.outline_bytes,
-            model.plan.reveal(),
-            channel_binding,
-        );
+        let session =
+            session_id(&client_nonce, &nonce, &model.outline_bytes, model.plan.reveal(), channel_binding);
         let seed = PublicSeed::derive(&client_nonce, &nonce)?;
         let mut keys = Vec::new();
         for parameters in model.plan.parameters() {

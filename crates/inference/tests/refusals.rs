@@ -147,7 +147,8 @@ fn garbage_ends_in_an_error_or_a_wrong_answer() {
                 assert!(matches!(answers[0].0, Answer::Logits(_)), "{message:?} {fault:?}");
             }
             let is_refused = session.client.is_err() || session.server.is_err();
-            let must_be_refused = matches!(message.kind, Kind::Homomorphic) && matches!(fault, Fault::Ones(..));
+            let must_be_refused =
+                matches!(message.kind, Kind::Homomorphic) && matches!(fault, Fault::Ones(..));
             assert!(is_refused || !must_be_refused, "{message:?} {fault:?}");
         }
     }

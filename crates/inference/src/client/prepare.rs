@@ -84,11 +84,8 @@ struct ClientShares<'a> {
 
 impl<'a> ClientShares<'a> {
     fn new(outline: &'a ModelOutline, generator: &mut Generator) -> Result<Self, InferenceError> {
-        let mut shares = Self {
-            outline,
-            values: (0..=outline.steps.len()).map(|_| None).collect(),
-            blinds: Vec::new(),
-        };
+        let mut shares =
+            Self { outline, values: (0..=outline.steps.len()).map(|_| None).collect(), blinds: Vec::new() };
         let width = RingWidth::new(outline.image_ring_bits)?;
         let image = words(outline.input.scalars() as usize, generator);
         shares.values[0] = Some(Share::new(RingVector::from_unsigned(width, image.expose())));

@@ -165,7 +165,8 @@ fn send_labels<S: Read + Write>(
                 }
                 (Part::Truncated(part), PreparedPart::Truncated(offered)) => {
                     let start = Instant::now();
-                    let (opening, finishing) = offered.open(Secret::new(part.gather(share.expose())).expose())?;
+                    let (opening, finishing) =
+                        offered.open(Secret::new(part.gather(share.expose())).expose())?;
                     let bytes = opening.to_bytes(&part.shape);
                     server.connection.spent(Work::Truncation, start);
                     server.connection.send(Kind::Truncation, &bytes)?;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod statistics;
+
 use std::io::{self, Read, Write};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -22,7 +24,7 @@ use network::zoo;
 
 /// A residual network with ReLUs that were kept, dropped by pixel, and dropped altogether.
 pub(crate) fn tiny_model() -> InferenceModel {
-    let spec = zoo::build("resnet10:m=2,depths=1+1", 16, 10).unwrap();
+    let spec = zoo::build("resnet20:m=4,depths=1+1+1", 16, 10).unwrap();
     let masks = spec.walk().sites().iter().enumerate().map(|(index, site)| match index % 3 {
         0 => SiteMask::Pixels(Bits::collect((0..site.shape.scalars()).map(|place| place % 3 > 0))),
         1 => SiteMask::DropAll,

@@ -32,12 +32,12 @@ pub(crate) fn serial_score(bytes: &[u8]) -> f64 {
     covariance / variance.max(1.0) * (values.len() as f64).sqrt()
 }
 
-/// Equal bytes at equal places of two messages that should have nothing in common. The tail of a small count is
-/// longer than a normal one, which the constant allows for.
+/// Equal bytes at equal places of two messages that should have nothing in common; fewer than expected are no harm. The
+/// tail of a small count is longer than a normal one, which the constant allows for.
 pub(crate) fn repetition_score(first: &[u8], second: &[u8]) -> f64 {
     let equal = first.iter().zip(second).filter(|(one, other)| one == other).count() as f64;
     let mean = first.len() as f64 / 256.0;
-    (equal - mean - 8.0) / mean.max(1.0).sqrt()
+    ((equal - mean - 8.0) / mean.max(1.0).sqrt()).max(0.0)
 }
 
 fn histogram(bytes: &[u8]) -> Vec<f64> {

@@ -42,6 +42,8 @@ pub struct Client<S> {
     keys: Vec<ClientKey>,
     receiver: CorrelatedReceiver,
     prepared: u64,
+    /// An error leaves the parties at different places of the stream; nothing may follow it.
+    is_broken: bool,
 }
 
 /// What the client learns.
@@ -69,6 +71,7 @@ impl Answer {
 /// Offline material of the client for one inference. It has no copy and is spent by use.
 #[derive(Debug)]
 pub struct PreparedClient {
+    session: SessionId,
     plan: Arc<Plan>,
     /// Known to the client only.
     image_blind: Share,
@@ -148,7 +151,7 @@ impl<S: Read + Write> Client<S> {
         let (sums, receiver) = waiting.finish(&ReceiverPoints::from_bytes(&points)?, &mut generator)?;
         connection.send(Kind::SetUp, sums.to_bytes().as_ref())?;
         connection.flush()?;
-        Ok(Self { connection, plan, session, keys, receiver, prepared: 0 })
+        Ok(Self { connection, plan, session, keys, receiver, prepared: 0, is_broken: false })
     }
 
     /// What both parties do.
@@ -179,18 +182,35 @@ impl<S: Read + Write> Client<S> {
     }
 
     fn prepare_with(&mut self, records: bool) -> Result<PreparedClient, InferenceError> {
+        if std::mem::replace(&mut self.is_broken, true) {
+            return Err(InferenceError::Broken);
+        }
         self.connection.enter(Phase::Offline);
         let inference = inference_id(self.session, self.prepared);
         self.prepared += 1;
-        prepare::run(self, inference, records)
+        let prepared = prepare::run(self, inference, records)?;
+        self.is_broken = false;
+        Ok(prepared)
     }
 
     /// Does the online work: image in, answer out.
     ///
     /// # Errors
     /// When the image has another size, the connection breaks or the peer's messages are malformed. The prepared
-    /// material is spent in any case.
+    /// material is spent in any case, and after an error the session is over.
     pub fn classify(&mut self, prepared: PreparedClient, image: &Image) -> Result<Answer, InferenceError> {
+        if prepared.session != self.session {
+            return Err(InferenceError::OtherSession);
+        }
+        if std::mem::replace(&mut self.is_broken, true) {
+            return Err(InferenceError::Broken);
+        }
+        let answer = self.classify_once(prepared, image)?;
+        self.is_broken = false;
+        Ok(answer)
+    }
+
+    fn classify_once(&mut self, prepared: PreparedClient, image: &Image) -> Result<Answer, InferenceError> {
         let plan = Arc::clone(&prepared.plan);
         let outline = plan.outline();
         image.expect_shape(outline.input)?;

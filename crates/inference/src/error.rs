@@ -34,6 +34,12 @@ pub enum InferenceError {
         /// What the server offers.
         came: u8,
     },
+    /// Material of another session.
+    #[error("this was prepared in another session; its labels and blinds mean nothing here")]
+    OtherSession,
+    /// An earlier step failed, so the parties no longer agree on where they are.
+    #[error("an earlier step of this session failed; connect again")]
+    Broken,
     /// The peer's outline is larger than a model's can be.
     #[error("the peer announced an outline of {came} bytes; at most {limit} are accepted")]
     OutlineLength {

@@ -143,11 +143,14 @@ pub struct Server<S> {
     sender: CorrelatedSender,
     offset: Offset,
     prepared: u64,
+    /// An error leaves the parties at different places of the stream; nothing may follow it.
+    is_broken: bool,
 }
 
 /// Offline material of the server for one inference. It has no copy and is spent by use.
 #[derive(Debug)]
 pub struct PreparedServer {
+    session: SessionId,
     /// Masks of the linear layers' answers, in the rings of their outputs. Known to the server only.
     masks: Vec<Share>,
     rounds: Vec<Vec<PreparedPart>>,
@@ -204,7 +207,7 @@ impl<S: Read + Write> Server<S> {
         connection.flush()?;
         let sums = TreeSums::from_bytes(&connection.receive(Kind::SetUp, TreeSums::BYTES)?)?;
         let sender = waiting.finish(&sums);
-        Ok(Self { connection, model, session, keys, sender, offset: garbling, prepared: 0 })
+        Ok(Self { connection, model, session, keys, sender, offset: garbling, prepared: 0, is_broken: false })
     }
 
     /// The bytes so far.
@@ -217,18 +220,33 @@ impl<S: Read + Write> Server<S> {
     /// # Errors
     /// When the connection breaks or the peer's messages are malformed.
     pub fn prepare(&mut self) -> Result<PreparedServer, InferenceError> {
+        if std::mem::replace(&mut self.is_broken, true) {
+            return Err(InferenceError::Broken);
+        }
         self.connection.enter(Phase::Offline);
         let inference = inference_id(self.session, self.prepared);
         self.prepared += 1;
-        prepare::run(self, inference)
+        let prepared = prepare::run(self, inference)?;
+        self.is_broken = false;
+        Ok(prepared)
     }
 
     /// Does the online work of one inference.
     ///
     /// # Errors
-    /// When the connection breaks or the peer's messages are malformed. The prepared material is spent in any case.
+    /// When the connection breaks or the peer's messages are malformed. The prepared material is spent in any
+    /// case, and after an error the session is over.
     pub fn classify(&mut self, prepared: PreparedServer) -> Result<(), InferenceError> {
+        // Another session has another offset; labels of one must never meet the other.
+        if prepared.session != self.session {
+            return Err(InferenceError::OtherSession);
+        }
+        if std::mem::replace(&mut self.is_broken, true) {
+            return Err(InferenceError::Broken);
+        }
         self.connection.enter(Phase::Online);
-        classify::run(self, prepared)
+        classify::run(self, prepared)?;
+        self.is_broken = false;
+        Ok(())
     }
 }

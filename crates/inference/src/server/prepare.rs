@@ -36,7 +36,7 @@ pub(super) fn run<S: Read + Write>(
     let transfers = plan.transfer_count();
     if transfers == 0 {
         let rounds = plan.rounds().iter().map(|_| Vec::new()).collect();
-        return Ok(PreparedServer { masks, rounds, argmax: None });
+        return Ok(PreparedServer { session, masks, rounds, argmax: None });
     }
     let corrections = server.connection.receive(Kind::Transfer, correction_bytes(transfers))?;
     let key = HashKey::random(&mut root.derive(domain::GARBLE_HASH_KEY, &scope(0)).generator());
@@ -55,7 +55,7 @@ pub(super) fn run<S: Read + Write>(
     let (rounds, argmax) = offering.everything(&plan)?;
     drop(offering);
     server.connection.flush()?;
-    Ok(PreparedServer { masks, rounds, argmax })
+    Ok(PreparedServer { session, masks, rounds, argmax })
 }
 
 /// Answers flight after flight; the masks come back in the order of the linear steps.

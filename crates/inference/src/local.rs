@@ -100,7 +100,10 @@ fn shifted(input: &RingVector, width: RingWidth, shift: u8) -> Result<RingVector
 }
 
 fn cropped(input: &RingVector, shape: Shape) -> impl Iterator<Item = u64> {
-    let kept = move |index: &usize| index / shape.width % shape.height > 0 && index % shape.width > 0;
+    let kept = move |index: &usize| {
+        let (row, column) = (index / shape.width % shape.height, index % shape.width);
+        row > 0 && column > 0
+    };
     input.iter().enumerate().filter(move |(index, _)| kept(index)).map(|(_, value)| value)
 }
 

@@ -283,8 +283,7 @@ fn simulated_session(model: &InferenceModel, image: &Image) -> Vec<u8> {
         assert_eq!(client.classify(prepared, image).unwrap(), Answer::Logits(logits));
     }
     simulator.join().unwrap();
-    let bytes = down.lock().unwrap().clone();
-    bytes
+    down.lock().unwrap().clone()
 }
 
 #[test]
@@ -367,7 +366,7 @@ fn weakened_transcripts_are_told_apart() {
         (Phase::Online, Kind::Truncation),
     ] {
         let mut weak = up();
-        weak.of_kind(phase, kind).for_each(repeat_first);
+        weak.of_kind(phase, kind).for_each(|copies| repeat_first(copies));
         expect_alarm("a blind or secret used twice by the client", &weak);
     }
     for (phase, kind) in [
@@ -378,7 +377,7 @@ fn weakened_transcripts_are_told_apart() {
         (Phase::Online, Kind::Truncation),
     ] {
         let mut weak = down();
-        weak.of_kind(phase, kind).for_each(repeat_first);
+        weak.of_kind(phase, kind).for_each(|copies| repeat_first(copies));
         expect_alarm("a seed used twice by the server", &weak);
     }
 
@@ -393,7 +392,7 @@ fn weakened_transcripts_are_told_apart() {
     expect_alarm("openings without a coin", &weak);
 }
 
-fn repeat_first(copies: &mut Vec<Vec<u8>>) {
+fn repeat_first(copies: &mut [Vec<u8>]) {
     let first = copies[0].clone();
     copies.fill(first);
 }

@@ -107,8 +107,10 @@ pub fn freeze(
     let problem =
         Problem { graph: &graph, maxima: &maxima, options, image_fraction: image.fraction, scales: &scales };
     let plan = choose::choose(&problem);
+    let linear = plan.steps.iter().filter(|step| step.scale.is_some());
+    let trimmed_bits: Vec<u32> = linear.map(|step| step.trimmed_bits).collect();
     let model = round(spec, &graph, plan, image, options)?;
-    let report = FreezeReport::new(&model, before, graph.convolutions(), images)?;
+    let report = FreezeReport::new(&model, before, graph.convolutions(), &trimmed_bits, images)?;
     Ok((model, report))
 }
 

@@ -72,7 +72,6 @@ impl Answer {
 #[derive(Debug)]
 pub struct PreparedClient {
     session: SessionId,
-    plan: Arc<Plan>,
     /// Known to the client only.
     image_blind: Share,
     rounds: Vec<Vec<PreparedPart>>,
@@ -199,41 +198,70 @@ impl<S: Read + Write> Client<S> {
     /// When the image has another size, the connection breaks or the peer's messages are malformed. The prepared
     /// material is spent in any case, and after an error the session is over.
     pub fn classify(&mut self, prepared: PreparedClient, image: &Image) -> Result<Answer, InferenceError> {
-        if prepared.session != self.session {
+        let mut answers = self.classify_batch(vec![(prepared, image)])?;
+        Ok(answers.pop().expect("one image gives one answer"))
+    }
+
+    /// Does the online work for several images that share every round trip. The server must expect as many.
+    ///
+    /// # Errors
+    /// As [`Client::classify`].
+    pub fn classify_batch(
+        &mut self,
+        batch: Vec<(PreparedClient, &Image)>,
+    ) -> Result<Vec<Answer>, InferenceError> {
+        if batch.iter().any(|(prepared, _)| prepared.session != self.session) {
             return Err(InferenceError::OtherSession);
         }
         if std::mem::replace(&mut self.is_broken, true) {
             return Err(InferenceError::Broken);
         }
-        let answer = self.classify_once(prepared, image)?;
+        let answers = self.classify_all(batch)?;
         self.is_broken = false;
-        Ok(answer)
+        Ok(answers)
     }
 
-    fn classify_once(&mut self, prepared: PreparedClient, image: &Image) -> Result<Answer, InferenceError> {
-        let plan = Arc::clone(&prepared.plan);
+    fn classify_all(&mut self, batch: Vec<(PreparedClient, &Image)>) -> Result<Vec<Answer>, InferenceError> {
+        let plan = Arc::clone(&self.plan);
         let outline = plan.outline();
-        image.expect_shape(outline.input)?;
+        for (_, image) in &batch {
+            image.expect_shape(outline.input)?;
+        }
         self.connection.enter(Phase::Online);
-        let pixels = Secret::new(outline.image.encode(image));
-        let mut blinded = RingVector::from_signed(RingWidth::new(outline.image_ring_bits)?, pixels.expose());
-        // The server sees only this difference; the blind was drawn offline and stays with the client.
-        blinded.subtract(prepared.image_blind.expose())?;
-        self.connection.send(Kind::Values, &blinded.to_bytes())?;
+        let mut ends = Vec::with_capacity(batch.len());
+        let mut material: Vec<_> = plan.rounds().iter().map(|_| Vec::with_capacity(batch.len())).collect();
+        for (prepared, image) in batch {
+            let width = RingWidth::new(outline.image_ring_bits)?;
+            let pixels = Secret::new(outline.image.encode(image));
+            let mut blinded = RingVector::from_signed(width, pixels.expose());
+            // The server sees only this difference; the blind was drawn offline and stays with the client.
+            blinded.subtract(prepared.image_blind.expose())?;
+            self.connection.send(Kind::Values, &blinded.to_bytes())?;
+            material.iter_mut().zip(prepared.rounds).for_each(|(round, own)| round.push(own));
+            ends.push((prepared.logits, prepared.argmax));
+        }
         self.connection.flush()?;
         let mut workspace = Workspace::new(CpuFeatures::available());
-        for (jobs, material) in plan.rounds().iter().zip(prepared.rounds) {
-            self.round(jobs, material, &mut workspace)?;
+        for (jobs, material) in plan.rounds().iter().zip(material) {
+            let mut replies = Vec::new();
+            for own in material {
+                replies.extend(self.round(jobs, own, &mut workspace)?);
+            }
+            for (kind, reply) in replies {
+                self.connection.send(kind, &reply)?;
+            }
+            self.connection.flush()?;
         }
-        self.answer(&plan, &prepared.logits, prepared.argmax, &mut workspace)
+        ends.into_iter().map(|(logits, argmax)| self.answer(&plan, &logits, argmax, &mut workspace)).collect()
     }
 
+    /// Receives and evaluates one image's part of a round; its replies wait for those of the others.
     fn round(
         &mut self,
         jobs: &[NonlinearJob],
         material: Vec<PreparedPart>,
         workspace: &mut Workspace,
-    ) -> Result<(), InferenceError> {
+    ) -> Result<Vec<(Kind, Vec<u8>)>, InferenceError> {
         let mut replies = Vec::new();
         let parts = jobs.iter().flat_map(|job| &job.parts);
         for (part, material) in parts.zip(material) {
@@ -262,10 +290,7 @@ impl<S: Read + Write> Client<S> {
                 _ => unreachable!("material is prepared part by part from the same plan"),
             }
         }
-        for (kind, reply) in replies {
-            self.connection.send(kind, &reply)?;
-        }
-        Ok(self.connection.flush()?)
+        Ok(replies)
     }
 
     fn answer(

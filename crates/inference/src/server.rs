@@ -237,15 +237,23 @@ impl<S: Read + Write> Server<S> {
     /// When the connection breaks or the peer's messages are malformed. The prepared material is spent in any
     /// case, and after an error the session is over.
     pub fn classify(&mut self, prepared: PreparedServer) -> Result<(), InferenceError> {
+        self.classify_batch(vec![prepared])
+    }
+
+    /// Does the online work of several inferences that share every round trip and every pass over the weights.
+    ///
+    /// # Errors
+    /// As [`Server::classify`].
+    pub fn classify_batch(&mut self, batch: Vec<PreparedServer>) -> Result<(), InferenceError> {
         // Another session has another offset; labels of one must never meet the other.
-        if prepared.session != self.session {
+        if batch.iter().any(|prepared| prepared.session != self.session) {
             return Err(InferenceError::OtherSession);
         }
         if std::mem::replace(&mut self.is_broken, true) {
             return Err(InferenceError::Broken);
         }
         self.connection.enter(Phase::Online);
-        classify::run(self, prepared)?;
+        classify::run(self, batch)?;
         self.is_broken = false;
         Ok(())
     }

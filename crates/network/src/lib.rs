@@ -2,7 +2,7 @@
 //!
 //! The trainer, the ReLU counter, the freezer and the private-inference protocol all read the same
 //! [`spec::NetworkSpec`] through the same traversal, [`walk::Walk`]. Nothing here trains or sends; the executors in
-//! [`reference`] are slow and obvious, there to be compared with.
+//! [`mod@reference`] are slow and obvious, there to be compared with.
 //!
 //! ```text
 //! shape       channels, height, width

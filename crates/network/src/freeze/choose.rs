@@ -4,7 +4,8 @@
 //!
 //! 1. An input of a sum or concatenation that is there a round trip before the others (a skip connection across a
 //!    ReLU) is rescaled in the same round trip, if some ring would be wider than is comfortable and this narrows it.
-//! 2. The weights of a run that still would not fit any ring lose one or two bits.
+//! 2. The weights of a run that still would not fit any ring, or only just not a comfortable one, lose one or two bits;
+//!    this is reported.
 //! 3. A value inside such a run is rescaled; this costs a round trip of its own and is reported.
 
 use std::collections::BTreeSet;
@@ -14,6 +15,8 @@ use crate::inference_model::ModelOperation;
 
 /// Bits a run's weights may lose.
 const MAX_TRIM: i32 = 2;
+/// How far beyond what is comfortable a ring may be for trimming to be tried.
+const MAX_COMFORT_BITS: u32 = 3;
 
 /// What was decided beyond the usual scales.
 #[derive(Clone, Debug)]
@@ -31,7 +34,8 @@ pub(super) fn choose(problem: &Problem<'_>) -> Plan {
     let trims = vec![0; problem.graph.nodes.len()];
     let mut choices = Choices { rescales: BTreeSet::new(), trims, force: false };
     choose_rescales(problem, &mut choices);
-    choose_trims(problem, &mut choices);
+    trim_for_comfort(problem, &mut choices);
+    trim_to_fit(problem, &mut choices);
     choices.force = true;
     // A rescaling that was paid for lets other inputs of later joins ride along.
     choose_rescales(problem, &mut choices);
@@ -103,19 +107,43 @@ fn choose_rescales(problem: &Problem<'_>, choices: &mut Choices) {
     }
 }
 
-fn choose_trims(problem: &Problem<'_>, choices: &mut Choices) {
+/// A run a few bits over what is comfortable, if trimming brings it there.
+fn trim_for_comfort(problem: &Problem<'_>, choices: &mut Choices) {
+    let comfortable = problem.options.comfortable_ring_bits;
+    let plan = Plan::new(problem, choices);
+    for (cause, before, value) in causes(&plan) {
+        if !(comfortable + 1..=comfortable + MAX_COMFORT_BITS).contains(&before) {
+            continue;
+        }
+        for trim in 1..=MAX_TRIM {
+            let mut trial = choices.clone();
+            trim_run(&plan, value, trim, &mut trial);
+            if need(&Plan::new(problem, &trial), cause) <= comfortable {
+                *choices = trial;
+                break;
+            }
+        }
+    }
+}
+
+/// Runs that fit no ring.
+fn trim_to_fit(problem: &Problem<'_>, choices: &mut Choices) {
     for trim in 1..=MAX_TRIM {
         let plan = Plan::new(problem, choices);
         for (_, need, value) in causes(&plan) {
-            if need <= problem.width_limit() {
-                continue;
+            if need > problem.width_limit() {
+                trim_run(&plan, value, trim, choices);
             }
-            let run = linear_run(&plan, value);
-            for (step, _) in plan.steps.iter().zip(run).filter(|(_, is_in_run)| *is_in_run) {
-                if let (Some(node), ModelOperation::Linear { .. }) = (step.node, &step.operation) {
-                    choices.trims[node] = trim;
-                }
-            }
+        }
+    }
+}
+
+/// All weights of the linear run that makes a value go without some bits.
+fn trim_run(plan: &Plan, value: usize, trim: i32, choices: &mut Choices) {
+    let run = linear_run(plan, value);
+    for (step, _) in plan.steps.iter().zip(run).filter(|(_, is_in_run)| *is_in_run) {
+        if let (Some(node), ModelOperation::Linear { .. }) = (step.node, &step.operation) {
+            choices.trims[node] = choices.trims[node].max(trim);
         }
     }
 }

@@ -43,6 +43,8 @@ pub(super) struct PlannedStep {
     pub(super) ring_bits: u32,
     /// For linear steps.
     pub(super) scale: Option<LayerScale>,
+    /// For linear steps: bits their weights go without.
+    pub(super) trimmed_bits: u32,
     /// The largest magnitude, margin included.
     magnitude: f64,
     depth: usize,
@@ -180,6 +182,7 @@ impl Planner<'_> {
         let fraction = fraction.saturating_add_signed(scale.common);
         let value = self.push(index, node, operation, vec![input], fraction);
         self.steps[value - 1].scale = Some(scale);
+        self.steps[value - 1].trimmed_bits = self.choices.trims[index].unsigned_abs();
         value
     }
 
@@ -302,6 +305,7 @@ impl Planner<'_> {
             fraction,
             ring_bits: 1,
             scale: None,
+            trimmed_bits: 0,
             magnitude: self.magnitude(input),
             depth: self.depth(input) + 1,
         });
@@ -333,6 +337,7 @@ impl Planner<'_> {
             fraction,
             ring_bits: 1,
             scale: None,
+            trimmed_bits: 0,
             magnitude: self.node_magnitude(index),
             depth,
         };

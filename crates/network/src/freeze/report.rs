@@ -43,6 +43,8 @@ pub struct LayerReport {
     pub input_ring_bits: u32,
     /// The ring of its output.
     pub ring_bits: u32,
+    /// Bits its weights go without, so that the linear run it belongs to fits a narrower ring.
+    pub trimmed_bits: u32,
 }
 
 /// A rescaling that no ReLU asked for.
@@ -70,18 +72,19 @@ pub struct Overflow {
 }
 
 impl FreezeReport {
-    /// Describes a model and runs it on the calibration images.
+    /// Describes a model, whose linear layers lost some bits, and runs it on the calibration images.
     pub(super) fn new(
         model: &InferenceModel,
         before: (usize, u64),
         after: (usize, u64),
+        trimmed_bits: &[u32],
         images: &[Image],
     ) -> Result<Self, ImageError> {
         let outline = model.outline();
         let (rescales, rescaling_round_trips) = rescales(outline);
         let rings = outline.steps.iter().map(|step| step.ring_bits);
         Ok(Self {
-            layers: layers(outline),
+            layers: layers(outline, trimmed_bits),
             convolutions_before: before.0,
             convolutions_after: after.0,
             multiply_adds_before: before.1,
@@ -101,17 +104,18 @@ impl FreezeReport {
     }
 }
 
-fn layers(outline: &ModelOutline) -> Vec<LayerReport> {
-    let layer = |(step, _)| {
+fn layers(outline: &ModelOutline, trimmed_bits: &[u32]) -> Vec<LayerReport> {
+    let layer = |((step, _), trimmed_bits): (_, &u32)| {
         let found = &outline.steps[step];
         LayerReport {
             step,
             name: found.name.clone(),
             input_ring_bits: outline.ring_bits(found.inputs[0]),
             ring_bits: found.ring_bits,
+            trimmed_bits: *trimmed_bits,
         }
     };
-    outline.linear_steps().map(layer).collect()
+    outline.linear_steps().zip(trimmed_bits).map(layer).collect()
 }
 
 /// The rescalings, and how many round trips consist of nothing else.

@@ -3,6 +3,7 @@
 //! `Client` (connected) prepares inferences; a [`PreparedClient`] serves exactly one and is spent by it.
 
 mod prepare;
+mod progress;
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -23,6 +24,9 @@ use network::image::Image;
 use network::inference_model::ModelOutline;
 use network::reference::Coins;
 
+pub use progress::Progress;
+use progress::Watcher;
+
 use crate::InferenceError;
 use crate::connection::Connection;
 use crate::plan::{NonlinearJob, Part, Plan, Reveal};
@@ -40,6 +44,7 @@ pub struct Client<S> {
     keys: Vec<ClientKey>,
     receiver: CorrelatedReceiver,
     prepared: u64,
+    watcher: Watcher,
 }
 
 /// What the client learns.
@@ -134,7 +139,7 @@ impl<S: Read + Write> Client<S> {
         let (sums, receiver) = waiting.finish(&ReceiverPoints::from_bytes(&points)?, &mut generator)?;
         connection.send(Kind::SetUp, sums.to_bytes().as_ref())?;
         connection.flush()?;
-        Ok(Self { connection, plan, session, root, keys, receiver, prepared: 0 })
+        Ok(Self { connection, plan, session, root, keys, receiver, prepared: 0, watcher: Watcher::default() })
     }
 
     /// What both parties do.
@@ -145,6 +150,11 @@ impl<S: Read + Write> Client<S> {
     /// The bytes so far.
     pub fn connection(&self) -> &Connection<S> {
         &self.connection
+    }
+
+    /// From here on this is called for each layer whose offline work is done.
+    pub fn watch(&mut self, watch: Box<dyn FnMut(Progress<'_>) + Send>) {
+        self.watcher = Watcher(Some(watch));
     }
 
     /// Does the offline work for one inference.

@@ -1,8 +1,8 @@
 //! `sordino bench`: both parties as two processes over TLS on loopback, every byte and second accounted for.
 
-mod link;
 mod party;
 mod private;
+mod relay;
 
 use std::io::Write;
 

@@ -12,14 +12,15 @@ use inference::client::{Answer as Learned, Client};
 use inference::connection::{Connection, Fingerprint, Role, TlsStream, connect_tls};
 use inference::plan::Reveal;
 use inference::transcript::{Phase, Traffic};
-use network::image::Image;
 use network::inference_model::InferenceModel;
 use network::reference;
 use serde::Serialize;
 
-use super::link::{Link, relay};
 use super::party::{Measured, cpu_seconds, peak_memory, work};
-use crate::commands::model::ModelArguments;
+use super::relay::relay;
+use crate::commands::link::Link;
+use crate::commands::model::{ModelArguments, trial_image};
+use crate::commands::progress::OfflineProgress;
 use crate::commands::{Answer, write_json};
 use crate::report::{Table, grouped};
 
@@ -131,7 +132,7 @@ struct Run {
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     ensure!(arguments.repeat > 0, "--repeat must be at least 1");
-    let model = arguments.model.load_or_freeze()?;
+    let (model, _) = arguments.model.load_or_freeze()?;
     let file = ModelFile::write(&model)?;
     let mut server = ServerProcess::start(arguments, &file.0)?;
     let address = match arguments.link {
@@ -141,10 +142,13 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let (stream, binding) = connect_tls(TcpStream::connect(address)?, server.fingerprint)?;
     let reveal = if arguments.class_only { Reveal::Class } else { Reveal::Logits };
     let mut client = Client::connect(Connection::new(stream, Role::Client), reveal, &binding)?;
+    let progress = OfflineProgress::start(client.plan(), arguments.repeat);
+    client.watch(progress.watcher());
     let mut runs = Vec::new();
     for number in 0..arguments.repeat {
         runs.push(one_inference(&mut client, &model, number as u64)?);
     }
+    progress.finish();
     let measured = server.finish()?;
     let report = Report::new(arguments, &model, &client, &runs, &measured);
     if arguments.json {
@@ -156,7 +160,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
 }
 
 fn one_inference(client: &mut Client<TlsStream>, model: &InferenceModel, number: u64) -> anyhow::Result<Run> {
-    let image = Image::random(model.outline().input, 1000 + number);
+    let image = trial_image(model, number);
     let (start, before) = (Instant::now(), cpu_seconds());
     let mut prepared = client.prepare_recorded()?;
     let (offline_wall_s, offline_cpu_s) = (start.elapsed().as_secs_f64(), cpu_seconds() - before);

@@ -24,8 +24,8 @@ use network::image::Image;
 use network::inference_model::ModelOutline;
 use network::reference::Coins;
 
-pub use progress::Progress;
 use progress::Watcher;
+pub use progress::{Progress, Watch};
 
 use crate::InferenceError;
 use crate::connection::Connection;
@@ -153,7 +153,7 @@ impl<S: Read + Write> Client<S> {
     }
 
     /// From here on this is called for each layer whose offline work is done.
-    pub fn watch(&mut self, watch: Box<dyn FnMut(Progress<'_>) + Send>) {
+    pub fn watch(&mut self, watch: Watch) {
         self.watcher = Watcher(Some(watch));
     }
 

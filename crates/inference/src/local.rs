@@ -100,7 +100,8 @@ fn shifted(input: &RingVector, width: RingWidth, shift: u8) -> Result<RingVector
 }
 
 fn cropped(input: &RingVector, shape: Shape) -> Vec<u64> {
-    let kept = |index: &usize| index / shape.width % shape.height > 0 && index % shape.width > 0;
+    let is_first = |index: usize, length: usize| index.is_multiple_of(length);
+    let kept = |index: &usize| !is_first(index / shape.width, shape.height) && !is_first(*index, shape.width);
     input.iter().enumerate().filter(|(index, _)| kept(index)).map(|(_, value)| value).collect()
 }
 

@@ -11,9 +11,12 @@ pub struct Progress<'a> {
     pub bytes: u64,
 }
 
+/// Told of each layer.
+pub type Watch = Box<dyn FnMut(Progress<'_>) + Send>;
+
 /// Who is told, if anyone.
 #[derive(Default)]
-pub(super) struct Watcher(pub(super) Option<Box<dyn FnMut(Progress<'_>) + Send>>);
+pub(super) struct Watcher(pub(super) Option<Watch>);
 
 impl Watcher {
     pub(super) fn layer_done(&mut self, plan: &Plan, step: usize, bytes: u64) {

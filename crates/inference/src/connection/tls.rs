@@ -257,7 +257,10 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    fn handshake(pin: impl Fn(&Identity) -> Fingerprint) -> Result<([u8; 32], [u8; 32], Vec<u8>), TlsError> {
+    /// Both parties' bindings, and what the client received.
+    type Handshake = ([u8; 32], [u8; 32], Vec<u8>);
+
+    fn handshake(pin: impl Fn(&Identity) -> Fingerprint) -> Result<Handshake, TlsError> {
         let identity = Identity::generate()?;
         let pinned = pin(&identity);
         let listener = TcpListener::bind("127.0.0.1:0")?;

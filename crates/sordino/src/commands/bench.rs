@@ -19,7 +19,7 @@ pub(super) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Run private inferences and report where bytes and time go.
-    Private(private::Arguments),
+    Private(Box<private::Arguments>),
     /// The server's process of `bench private`.
     #[command(hide = true)]
     Server(party::Arguments),

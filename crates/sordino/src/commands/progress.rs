@@ -1,7 +1,7 @@
 //! How far the offline phase is: a bar on stderr where that is a terminal, nothing otherwise.
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
-use inference::client::Progress;
+use inference::client::Watch;
 use inference::plan::Plan;
 
 /// The bar for one or more inferences.
@@ -11,16 +11,16 @@ impl OfflineProgress {
     /// Starts a bar for so many inferences. It stays hidden unless stderr is a terminal.
     pub(super) fn start(plan: &Plan, inferences: usize) -> Self {
         let bar = ProgressBar::new((plan.layer_count() * inferences) as u64);
-        if let Ok(style) = ProgressStyle::with_template(
-            "offline {bar:24} {pos}/{len} layers, {elapsed} gone, {eta} left  {wide_msg}",
-        ) {
+        if let Ok(style) =
+            ProgressStyle::with_template("offline {bar:16} {pos}/{len} layers, {eta} left  {wide_msg}")
+        {
             bar.set_style(style);
         }
         Self(bar)
     }
 
     /// What to tell the client to call after each layer.
-    pub(super) fn watcher(&self) -> Box<dyn FnMut(Progress<'_>) + Send> {
+    pub(super) fn watcher(&self) -> Watch {
         let bar = self.0.clone();
         Box::new(move |progress| {
             if !bar.is_hidden() {

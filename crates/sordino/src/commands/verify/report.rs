@@ -109,7 +109,10 @@ impl Report {
             "logits are off plain rounding by at most {difference} of a range of {range} ({share})"
         )?;
         if self.first_differences.is_empty() {
-            writeln!(out, "no layer differs from plain rounding")?;
+            writeln!(
+                out,
+                "no layer differs from plain rounding; the logits' own depends on the client's shares"
+            )?;
             return Ok(());
         }
         writeln!(out, "plain rounding and the protocol's first part at:")?;

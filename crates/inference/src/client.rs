@@ -72,7 +72,6 @@ impl Answer {
 /// Offline material of the client for one inference. It has no copy and is spent by use.
 #[derive(Debug)]
 pub struct PreparedClient {
-    plan: Arc<Plan>,
     /// Known to the client only.
     image_blind: Share,
     rounds: Vec<Vec<PreparedPart>>,
@@ -187,29 +186,57 @@ impl<S: Read + Write> Client<S> {
     /// When the image has another size, the connection breaks or the peer's messages are malformed. The prepared
     /// material is spent in any case.
     pub fn classify(&mut self, prepared: PreparedClient, image: &Image) -> Result<Answer, InferenceError> {
-        let plan = Arc::clone(&prepared.plan);
-        let outline = plan.outline();
-        image.expect_shape(outline.input)?;
-        self.connection.enter(Phase::Online);
-        let mut blinded =
-            RingVector::from_signed(RingWidth::new(outline.image_ring_bits)?, &outline.image.encode(image));
-        // The server sees only this difference; the blind was drawn offline and stays with the client.
-        blinded.subtract(prepared.image_blind.expose())?;
-        self.connection.send(Kind::Values, &blinded.to_bytes())?;
-        self.connection.flush()?;
-        let mut workspace = Workspace::new(CpuFeatures::available());
-        for (jobs, material) in plan.rounds().iter().zip(prepared.rounds) {
-            self.round(jobs, material, &mut workspace)?;
-        }
-        self.answer(&plan, &prepared.logits, prepared.argmax, &mut workspace)
+        let mut answers = self.classify_batch(vec![(prepared, image)])?;
+        Ok(answers.pop().expect("one image gives one answer"))
     }
 
+    /// Does the online work for several images that share every round trip. The server must expect as many.
+    ///
+    /// # Errors
+    /// As [`Client::classify`].
+    pub fn classify_batch(
+        &mut self,
+        batch: Vec<(PreparedClient, &Image)>,
+    ) -> Result<Vec<Answer>, InferenceError> {
+        let plan = Arc::clone(&self.plan);
+        let outline = plan.outline();
+        for (_, image) in &batch {
+            image.expect_shape(outline.input)?;
+        }
+        self.connection.enter(Phase::Online);
+        let mut ends = Vec::with_capacity(batch.len());
+        let mut material: Vec<_> = plan.rounds().iter().map(|_| Vec::with_capacity(batch.len())).collect();
+        for (prepared, image) in batch {
+            let width = RingWidth::new(outline.image_ring_bits)?;
+            let mut blinded = RingVector::from_signed(width, &outline.image.encode(image));
+            // The server sees only this difference; the blind was drawn offline and stays with the client.
+            blinded.subtract(prepared.image_blind.expose())?;
+            self.connection.send(Kind::Values, &blinded.to_bytes())?;
+            material.iter_mut().zip(prepared.rounds).for_each(|(round, own)| round.push(own));
+            ends.push((prepared.logits, prepared.argmax));
+        }
+        self.connection.flush()?;
+        let mut workspace = Workspace::new(CpuFeatures::available());
+        for (jobs, material) in plan.rounds().iter().zip(material) {
+            let mut replies = Vec::new();
+            for own in material {
+                replies.extend(self.round(jobs, own, &mut workspace)?);
+            }
+            for (kind, reply) in replies {
+                self.connection.send(kind, &reply)?;
+            }
+            self.connection.flush()?;
+        }
+        ends.into_iter().map(|(logits, argmax)| self.answer(&plan, &logits, argmax, &mut workspace)).collect()
+    }
+
+    /// Receives and evaluates one image's part of a round; its replies wait for those of the others.
     fn round(
         &mut self,
         jobs: &[NonlinearJob],
         material: Vec<PreparedPart>,
         workspace: &mut Workspace,
-    ) -> Result<(), InferenceError> {
+    ) -> Result<Vec<(Kind, Vec<u8>)>, InferenceError> {
         let mut replies = Vec::new();
         let parts = jobs.iter().flat_map(|job| &job.parts);
         for (part, material) in parts.zip(material) {
@@ -238,10 +265,7 @@ impl<S: Read + Write> Client<S> {
                 _ => unreachable!("material is prepared part by part from the same plan"),
             }
         }
-        for (kind, reply) in replies {
-            self.connection.send(kind, &reply)?;
-        }
-        Ok(self.connection.flush()?)
+        Ok(replies)
     }
 
     fn answer(

@@ -217,7 +217,15 @@ impl<S: Read + Write> Server<S> {
     /// # Errors
     /// When the connection breaks or the peer's messages are malformed. The prepared material is spent in any case.
     pub fn classify(&mut self, prepared: PreparedServer) -> Result<(), InferenceError> {
+        self.classify_batch(vec![prepared])
+    }
+
+    /// Does the online work of several inferences that share every round trip and every pass over the weights.
+    ///
+    /// # Errors
+    /// As [`Server::classify`].
+    pub fn classify_batch(&mut self, batch: Vec<PreparedServer>) -> Result<(), InferenceError> {
         self.connection.enter(Phase::Online);
-        classify::run(self, prepared)
+        classify::run(self, batch)
     }
 }

@@ -149,6 +149,32 @@ fn several_inferences_after_one_set_up_and_bounded_memory() {
 }
 
 #[test]
+fn a_batch_shares_round_trips_and_gives_every_image_its_own_answer() {
+    let spec = build("resnet10:m=4", 16);
+    let model = frozen(&spec, Some(&mixed_mask(&spec)), 10);
+    let images: Vec<_> = (0..3).map(|number| Image::random(model.outline().input, 20 + number)).collect();
+    let served = Arc::new(ServedModel::new(&model, Reveal::Logits, WeightMemory::Everything).unwrap());
+    let (client_end, server_end) = memory_pair();
+    let server = thread::spawn(move || {
+        let mut server = Server::accept(Connection::new(server_end, Role::Server), served, b"").unwrap();
+        let prepared = (0..3).map(|_| server.prepare().unwrap()).collect();
+        server.classify_batch(prepared).unwrap();
+    });
+    let mut client = Client::connect(Connection::new(client_end, Role::Client), Reveal::Logits, b"").unwrap();
+    let mut batch: Vec<_> = images.iter().map(|image| (client.prepare_recorded().unwrap(), image)).collect();
+    let coins: Vec<_> = batch.iter_mut().map(|(prepared, _)| prepared.take_record().unwrap()).collect();
+    let answers = client.classify_batch(batch).unwrap();
+    server.join().unwrap();
+    for ((answer, image), coins) in answers.into_iter().zip(&images).zip(&coins) {
+        assert_eq!(answer, Answer::Logits(reference::run_with(&model, image, coins).unwrap()));
+    }
+    let online = client.connection().transcript().phase(Phase::Online);
+    let planned = client.plan().traffic().online;
+    assert_eq!(online.rounds, planned.rounds);
+    assert_eq!((online.bytes_up, online.bytes_down), (3 * planned.bytes_up, 3 * planned.bytes_down));
+}
+
+#[test]
 fn the_class_alone_is_the_class_of_the_logits() {
     let model = frozen(&build("resnet10:m=4", 16), None, 7);
     let images: Vec<_> = (0..2).map(|number| Image::random(model.outline().input, 90 + number)).collect();

@@ -53,6 +53,8 @@ pub struct FreezeOptions {
     pub widest_ring_bits: u32,
     /// Whether consecutive linear layers are merged.
     pub merge: bool,
+    /// How much the outline tells about weights and calibration images.
+    pub outline: OutlineDetail,
 }
 
 impl Default for FreezeOptions {
@@ -66,8 +68,19 @@ impl Default for FreezeOptions {
             comfortable_ring_bits: 32,
             widest_ring_bits: MAX_RING_BITS,
             merge: true,
+            outline: OutlineDetail::Fine,
         }
     }
+}
+
+/// How much the outline, which the client sees, tells about weights and calibration images.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OutlineDetail {
+    /// A scale per channel and widths as narrow as calibration allows: the cheapest.
+    #[default]
+    Fine,
+    /// One scale per layer, and magnitudes known only to a factor of 16.
+    Coarse,
 }
 
 /// Freezes a network; without a mask every ReLU is kept.
@@ -99,11 +112,14 @@ pub fn freeze(
         merge::merge(&mut graph);
     }
     mantissa::move_mantissas(&mut graph);
-    let maxima = calibrate::maxima(&graph, images.iter().map(|pixels| image.normalize(pixels)));
+    let mut maxima = calibrate::maxima(&graph, images.iter().map(|pixels| image.normalize(pixels)));
     if let Some(value) = maxima.iter().position(|maximum| !maximum.is_finite()) {
         return Err(FreezeError::Infinite { name: value_name(&graph, value) });
     }
-    let scales = layer_scales(&graph, options.weight_bits);
+    if options.outline == OutlineDetail::Coarse {
+        maxima.iter_mut().for_each(|maximum| *maximum = scales::coarse_magnitude(*maximum));
+    }
+    let scales = layer_scales(&graph, options);
     let problem =
         Problem { graph: &graph, maxima: &maxima, options, image_fraction: image.fraction, scales: &scales };
     let plan = choose::choose(&problem);
@@ -133,9 +149,15 @@ fn value_name(graph: &Graph, value: usize) -> String {
     value.checked_sub(1).map_or_else(|| "the image".to_owned(), |node| graph.nodes[node].name.clone())
 }
 
-fn layer_scales(graph: &Graph, bits: WeightBits) -> Vec<Option<LayerScale>> {
+fn layer_scales(graph: &Graph, options: &FreezeOptions) -> Vec<Option<LayerScale>> {
     let scale = |node: &graph::Node| match &node.operation {
-        FloatOperation::Linear(linear) => Some(LayerScale::of(linear, bits)),
+        FloatOperation::Linear(linear) => {
+            let scale = LayerScale::of(linear, options.weight_bits);
+            Some(match options.outline {
+                OutlineDetail::Fine => scale,
+                OutlineDetail::Coarse => scale.evened(),
+            })
+        }
         _ => None,
     };
     graph.nodes.iter().map(scale).collect()

@@ -70,7 +70,7 @@ pub(super) fn run<S: Read + Write>(
     let (rounds, argmax) = receive_circuits(client, &plan, &shares)?;
     let logits = Share::new(shares.of(plan.outline().output()).clone());
     let image_blind = Share::new(shares.of(ValueId::IMAGE).clone());
-    Ok(PreparedClient { plan, image_blind, rounds, logits, argmax, record })
+    Ok(PreparedClient { image_blind, rounds, logits, argmax, record })
 }
 
 /// The client's share of every value, as far as it is known.

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crypto::cpu::CpuFeatures;
 use crypto::garble::Workspace;
-use crypto::garble::garbler::WaitingGarbler;
+use crypto::garble::garbler::{PreparedGarbler, WaitingGarbler};
 use crypto::garble::messages::Reply;
 use crypto::garble::truncate::{TruncationReply, WaitingTruncation};
 use crypto::ring::{RingVector, RingWidth};
@@ -21,110 +21,158 @@ use crate::transcript::{Kind, Work};
 
 pub(super) fn run<S: Read + Write>(
     server: &mut Server<S>,
-    prepared: PreparedServer,
+    batch: Vec<PreparedServer>,
 ) -> Result<(), InferenceError> {
     let model = Arc::clone(&server.model);
     let outline = model.plan.outline();
     let width = RingWidth::new(outline.image_ring_bits)?;
     let count = outline.input.scalars() as usize;
-    let bytes = server.connection.receive(Kind::Values, width.packed_bytes(count).unwrap_or(0))?;
-    let image = RingVector::from_bytes(width, count, &bytes)?;
-    let mut shares = ServerShares::new(&model, prepared.masks, image);
+    let mut shares = ServerShares::new(&model);
+    let mut material: Vec<_> = model.plan.rounds().iter().map(|_| Vec::with_capacity(batch.len())).collect();
+    let mut argmaxes = Vec::with_capacity(batch.len());
+    for prepared in batch {
+        let bytes = server.connection.receive(Kind::Values, width.packed_bytes(count).unwrap_or(0))?;
+        shares.push(prepared.masks, RingVector::from_bytes(width, count, &bytes)?);
+        material.iter_mut().zip(prepared.rounds).for_each(|(round, own)| round.push(own));
+        argmaxes.push(prepared.argmax);
+    }
     let mut workspace = Workspace::new(CpuFeatures::available());
     let start = Instant::now();
     shares.run_linear_steps()?;
     server.connection.spent(Work::Linear, start);
-    for (jobs, material) in model.plan.rounds().iter().zip(prepared.rounds) {
-        let waiting = send_labels(server, jobs, material, &shares, &mut workspace)?;
-        receive_replies(server, jobs, waiting, &mut shares)?;
+    for (jobs, material) in model.plan.rounds().iter().zip(material) {
+        let mut waiting = Vec::with_capacity(material.len());
+        for (own, images) in material.into_iter().zip(&shares.images) {
+            waiting.push(send_labels(server, jobs, own, images, &mut workspace)?);
+        }
+        server.connection.flush()?;
+        for (own, images) in waiting.into_iter().zip(&mut shares.images) {
+            receive_replies(server, jobs, own, images)?;
+        }
         let start = Instant::now();
         shares.run_linear_steps()?;
         server.connection.spent(Work::Linear, start);
     }
-    let logits = shares.of(outline.output());
-    match (model.plan.argmax(), prepared.argmax) {
-        (Some(part), Some(garbler)) => {
-            let inputs = part.server_inputs(&logits.to_unsigned());
-            let (labels, _) = garbler.encode(&server.offset, &inputs, &mut workspace)?;
-            server.connection.send(Kind::Garbled, labels.as_bytes())?;
-        }
-        _ => {
-            // Only the upper bits: what the client gets is rounded by its own share, at no cost.
-            let upper = logits.without_low_bits(outline.logit_drop)?;
-            server.connection.send(Kind::Values, &upper.to_bytes())?;
-        }
+    for (image, argmax) in shares.images.iter().zip(argmaxes) {
+        send_answer(server, image.of(outline.output()), argmax, &mut workspace)?;
     }
     Ok(server.connection.flush()?)
 }
 
-/// The server's share of every value, as far as it is known.
+fn send_answer<S: Read + Write>(
+    server: &mut Server<S>,
+    logits: &RingVector,
+    argmax: Option<PreparedGarbler>,
+    workspace: &mut Workspace,
+) -> Result<(), InferenceError> {
+    let model = Arc::clone(&server.model);
+    match (model.plan.argmax(), argmax) {
+        (Some(part), Some(garbler)) => {
+            let inputs = part.server_inputs(&logits.to_unsigned());
+            let (labels, _) = garbler.encode(&server.offset, &inputs, workspace)?;
+            server.connection.send(Kind::Garbled, labels.as_bytes())?;
+        }
+        _ => {
+            // Only the upper bits: what the client gets is rounded by its own share, at no cost.
+            let upper = logits.without_low_bits(model.plan.outline().logit_drop)?;
+            server.connection.send(Kind::Values, &upper.to_bytes())?;
+        }
+    }
+    Ok(())
+}
+
+/// The server's shares of every image of a batch.
 struct ServerShares<'a> {
     model: &'a ServedModel,
+    images: Vec<ImageShares>,
+}
+
+/// The server's share of every value of one image, as far as it is known.
+struct ImageShares {
     /// Spent as the linear steps are reached.
     masks: Vec<Option<RingVector>>,
     values: Vec<Option<RingVector>>,
 }
 
-impl<'a> ServerShares<'a> {
-    fn new(model: &'a ServedModel, masks: Vec<RingVector>, image: RingVector) -> Self {
-        let mut values = vec![None; model.plan.outline().steps.len() + 1];
-        values[0] = Some(image);
-        Self { model, masks: masks.into_iter().map(Some).collect(), values }
-    }
-
+impl ImageShares {
     fn of(&self, value: ValueId) -> &RingVector {
         self.values[value.0].as_ref().expect("the plan asks for shares in the order they become known")
     }
+}
 
-    /// Follows every linear step whose inputs are known.
+impl<'a> ServerShares<'a> {
+    fn new(model: &'a ServedModel) -> Self {
+        Self { model, images: Vec::new() }
+    }
+
+    fn push(&mut self, masks: Vec<RingVector>, image: RingVector) {
+        let mut values = vec![None; self.model.plan.outline().steps.len() + 1];
+        values[0] = Some(image);
+        self.images.push(ImageShares { masks: masks.into_iter().map(Some).collect(), values });
+    }
+
+    /// Follows every linear step whose inputs are known; all images are as far as the first.
     fn run_linear_steps(&mut self) -> Result<(), InferenceError> {
-        let outline = self.model.plan.outline();
+        let outline = Arc::clone(self.model.plan.outline());
+        let Some(first) = self.images.first() else { return Ok(()) };
+        let mut known: Vec<bool> = first.values.iter().map(Option::is_some).collect();
         let mut layer = 0;
         for (index, step) in outline.steps.iter().enumerate() {
             let is_linear = matches!(step.operation, ModelOperation::Linear { .. });
             let number = layer;
             layer += usize::from(is_linear);
-            if self.values[index + 1].is_some() || !(is_linear || local::is_local(&step.operation)) {
+            let has_inputs = step.inputs.iter().all(|input| known[input.0]);
+            if known[index + 1] || !has_inputs || !(is_linear || local::is_local(&step.operation)) {
                 continue;
             }
-            let inputs: Option<Vec<&RingVector>> =
-                step.inputs.iter().map(|input| self.values[input.0].as_ref()).collect();
-            let Some(inputs) = inputs else { continue };
-            let value = match is_linear {
-                true => {
-                    let input = inputs[0].narrowed(RingWidth::new(step.ring_bits)?)?;
-                    self.linear(index, number, &input)?
-                }
-                false => local::apply(outline, step, &inputs)?,
-            };
-            self.values[index + 1] = Some(value);
+            known[index + 1] = true;
+            if is_linear {
+                self.linear(index, number)?;
+                continue;
+            }
+            for image in &mut self.images {
+                let inputs: Vec<&RingVector> = step.inputs.iter().map(|input| image.of(*input)).collect();
+                image.values[index + 1] = Some(local::apply(&outline, step, &inputs)?);
+            }
         }
         Ok(())
     }
 
-    /// W (x - b) + s, at the scale of the output, plus the bias.
-    fn linear(
-        &mut self,
-        index: usize,
-        layer: usize,
-        input: &RingVector,
-    ) -> Result<RingVector, InferenceError> {
+    /// W (x - b) + s, at the scale of the output, plus the bias; one pass over the weights for all images.
+    fn linear(&mut self, index: usize, layer: usize) -> Result<(), InferenceError> {
         let step = &self.model.plan.outline().steps[index];
         let ModelOperation::Linear { channel_shifts, .. } = &step.operation else {
             unreachable!("the caller found a linear step")
         };
         let served = &self.model.layers[layer];
-        let mut value = served.packed.convolve(input)?;
-        value.add(&self.masks[layer].take().expect("each linear step is followed once"))?;
-        let mut value = local::shift_channels(value, channel_shifts, step.shape)?;
-        if served.biases.iter().any(|bias| *bias != 0) {
-            let plane = step.shape.height * step.shape.width;
-            let biases: Vec<i64> =
-                served.biases.iter().flat_map(|bias| std::iter::repeat_n(*bias, plane)).collect();
-            value.add(&RingVector::from_signed(value.width(), &biases))?;
+        let width = RingWidth::new(step.ring_bits)?;
+        let inputs: Vec<RingVector> = self
+            .images
+            .iter()
+            .map(|image| image.of(step.inputs[0]).narrowed(width))
+            .collect::<Result<_, _>>()?;
+        let outputs = match inputs.as_slice() {
+            [input] => vec![served.packed.convolve(input)?],
+            many => split(&served.packed.convolve(&RingVector::concatenate(width, many)?)?, many.len()),
+        };
+        let plane = step.shape.height * step.shape.width;
+        let biases: Vec<i64> =
+            served.biases.iter().flat_map(|bias| std::iter::repeat_n(*bias, plane)).collect();
+        let biases = RingVector::from_signed(width, &biases);
+        for (image, mut value) in self.images.iter_mut().zip(outputs) {
+            value.add(&image.masks[layer].take().expect("each linear step is followed once"))?;
+            let mut value = local::shift_channels(value, channel_shifts, step.shape)?;
+            value.add(&biases)?;
+            image.values[index + 1] = Some(value);
         }
-        Ok(value)
+        Ok(())
     }
+}
+
+/// Cuts a vector into equal parts.
+fn split(values: &RingVector, parts: usize) -> Vec<RingVector> {
+    let all = values.to_unsigned();
+    all.chunks(all.len() / parts).map(|part| RingVector::from_unsigned(values.width(), part)).collect()
 }
 
 enum WaitingPart {
@@ -136,7 +184,7 @@ fn send_labels<S: Read + Write>(
     server: &mut Server<S>,
     jobs: &[NonlinearJob],
     material: Vec<PreparedPart>,
-    shares: &ServerShares<'_>,
+    shares: &ImageShares,
     workspace: &mut Workspace,
 ) -> Result<Vec<WaitingPart>, InferenceError> {
     let mut waiting = Vec::with_capacity(material.len());
@@ -173,7 +221,6 @@ fn send_labels<S: Read + Write>(
             });
         }
     }
-    server.connection.flush()?;
     Ok(waiting)
 }
 
@@ -181,7 +228,7 @@ fn receive_replies<S: Read + Write>(
     server: &mut Server<S>,
     jobs: &[NonlinearJob],
     waiting: Vec<WaitingPart>,
-    shares: &mut ServerShares<'_>,
+    shares: &mut ImageShares,
 ) -> Result<(), InferenceError> {
     let outline = server.model.plan.outline().clone();
     let mut waiting = waiting.into_iter();

@@ -43,6 +43,11 @@ impl LayerScale {
         Self { common, channels }
     }
 
+    /// The scale of the coarsest channel for all of them, so that no channel tells its own.
+    pub(super) fn evened(&self) -> Self {
+        self.capped(self.channels.iter().copied().min().unwrap_or(self.common))
+    }
+
     /// At most this common scale.
     pub(super) fn capped(&self, common: i32) -> Self {
         let channels = self.channels.iter().map(|scale| (*scale).min(common)).collect();
@@ -80,6 +85,15 @@ pub(super) fn power(exponent: i32) -> f64 {
     2.0_f64.powi(exponent)
 }
 
+/// A magnitude rounded up to a power of 16.
+pub(super) fn coarse_magnitude(magnitude: f32) -> f32 {
+    if magnitude <= 0.0 {
+        return magnitude;
+    }
+    let exponent = floor_log2(f64::from(magnitude)) + 1;
+    power(4 * (exponent + 3).div_euclid(4)) as f32
+}
+
 /// The bits, sign included, of numbers up to a magnitude with a number of fraction bits; a shift's rounding fits too.
 pub(super) fn width(magnitude: f64, fraction: u32, shift: u32) -> u32 {
     let largest = magnitude * power(fraction as i32) + power(shift as i32) + 1.0;
@@ -109,6 +123,15 @@ pub(super) fn reciprocals(counts: &[u32]) -> (Vec<u32>, u32) {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn coarse_magnitudes_are_powers_of_sixteen_above() {
+        for (magnitude, coarse) in
+            [(0.0, 0.0), (0.5, 1.0), (1.5, 16.0), (15.9, 16.0), (17.0, 256.0), (0.01, 0.0625)]
+        {
+            assert_eq!(coarse_magnitude(magnitude), coarse);
+        }
+    }
 
     #[test]
     fn logarithms_are_exact_at_powers_of_two() {

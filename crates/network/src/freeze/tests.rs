@@ -320,3 +320,21 @@ fn values_beyond_the_margin_are_counted() {
     assert!(report.overflow_count() > 0);
     assert!(report.overflows.iter().all(|overflow| overflow.name.contains("relu")));
 }
+
+#[test]
+fn a_coarse_outline_tells_no_scale_of_a_channel() {
+    let spec = zoo::build("resnet18:m=4", 16, 10).unwrap();
+    let images: Vec<_> = (0..4).map(|seed| Image::random(spec.draft().input, seed)).collect();
+    let options = FreezeOptions { outline: OutlineDetail::Coarse, ..FreezeOptions::default() };
+    let outlines: Vec<_> = (0..2)
+        .map(|seed| freeze(&spec, &FloatWeights::random(&spec, seed), None, &images, &options).unwrap().0)
+        .collect();
+    for model in &outlines {
+        model.outline().check().unwrap();
+        for step in &model.outline().steps {
+            if let ModelOperation::Linear { channel_shifts, .. } = &step.operation {
+                assert!(channel_shifts.iter().all(|shift| *shift == channel_shifts[0]), "{}", step.name);
+            }
+        }
+    }
+}

@@ -5,8 +5,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use clap::Args;
-use network::freeze::{FreezeOptions, FreezeReport, freeze};
+use clap::{Args, ValueEnum};
+use network::freeze::{FreezeOptions, FreezeReport, OutlineDetail, freeze};
 use network::image::Image;
 use network::inference_model::{InferenceModel, WeightBits};
 use network::mask::{ActivationMask, Bits, SiteMask};
@@ -20,7 +20,7 @@ use super::load::NetworkArguments;
 use super::reduce::ReductionArguments;
 
 /// Images that fix the scales of a model with random weights.
-const CALIBRATION_IMAGES: u64 = 4;
+const CALIBRATION_IMAGES: u64 = 8;
 /// The seed of the first image to try a model on, beyond those of calibration.
 const FIRST_TRIAL_SEED: u64 = 1000;
 
@@ -46,9 +46,20 @@ pub(super) struct ModelArguments {
     /// Seed of random weights and masks.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
+    /// How much the outline, which the client sees, tells about weights and data.
+    #[arg(long, value_enum, default_value_t = Outline::Fine)]
+    outline: Outline,
     /// Bits of a weight: 8 or 12.
     #[arg(long, default_value_t = 8, value_name = "BITS")]
     weight_bits: u8,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Outline {
+    /// A scale per channel and the narrowest widths: the cheapest.
+    Fine,
+    /// One scale per layer, magnitudes known only to a factor of 16.
+    Coarse,
 }
 
 impl ModelArguments {
@@ -126,7 +137,11 @@ impl ModelArguments {
         };
         let images: Vec<_> =
             (0..CALIBRATION_IMAGES).map(|number| Image::random(spec.draft().input, number)).collect();
-        let options = FreezeOptions { weight_bits, ..FreezeOptions::default() };
+        let outline = match self.outline {
+            Outline::Fine => OutlineDetail::Fine,
+            Outline::Coarse => OutlineDetail::Coarse,
+        };
+        let options = FreezeOptions { weight_bits, outline, ..FreezeOptions::default() };
         Ok(freeze(&spec, &weights, mask.as_ref(), &images, &options)?)
     }
 

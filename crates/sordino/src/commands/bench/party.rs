@@ -25,6 +25,9 @@ pub(super) struct Arguments {
     /// How many inferences to serve before ending.
     #[arg(long)]
     inferences: usize,
+    /// How many images share the round trips of an inference.
+    #[arg(long)]
+    batch: usize,
     /// Reveal the class alone.
     #[arg(long)]
     class_only: bool,
@@ -59,9 +62,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let mut server = Server::accept(Connection::new(stream, Role::Server), served, &binding)?;
     for _ in 0..arguments.inferences {
         let before = cpu_seconds();
-        let prepared = server.prepare()?;
+        let prepared = (0..arguments.batch).map(|_| server.prepare()).collect::<Result<_, _>>()?;
         let between = cpu_seconds();
-        server.classify(prepared)?;
+        server.classify_batch(prepared)?;
         measured.offline_cpu_s.push(between - before);
         measured.online_cpu_s.push(cpu_seconds() - between);
     }

@@ -8,10 +8,11 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use inference::client::{Answer as Learned, Client};
+use inference::client::{Answer as Learned, Client, ShareRecord};
 use inference::connection::{Connection, Fingerprint, Role, TlsStream, connect_tls};
 use inference::plan::Reveal;
 use inference::transcript::{Phase, Traffic};
+use network::image::Image;
 use network::inference_model::InferenceModel;
 use network::reference;
 use serde::Serialize;
@@ -34,6 +35,9 @@ pub(super) struct Arguments {
     /// Inferences to run; the one with the median online time is reported.
     #[arg(long, default_value_t = 3, value_name = "COUNT")]
     repeat: usize,
+    /// Images that share the round trips of each inference.
+    #[arg(long, default_value_t = 1, value_name = "COUNT")]
+    batch: usize,
     /// Let the client learn the class alone.
     #[arg(long)]
     class_only: bool,
@@ -71,6 +75,7 @@ struct Report {
     link: String,
     cpu: Option<String>,
     repeat: usize,
+    batch: usize,
 }
 
 #[derive(Serialize)]
@@ -125,13 +130,18 @@ struct Run {
     online_wall_s: f64,
     offline_cpu_s: f64,
     online_cpu_s: f64,
+    images: Vec<Outcome>,
+}
+
+/// What the client learned of one image, and what it should have.
+struct Outcome {
     answer: Learned,
     expected: Vec<i64>,
     plain: Vec<i64>,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
-    ensure!(arguments.repeat > 0, "--repeat must be at least 1");
+    ensure!(arguments.repeat > 0 && arguments.batch > 0, "--repeat and --batch must be at least 1");
     let (model, _) = arguments.model.load_or_freeze()?;
     let file = ModelFile::write(&model)?;
     let mut server = ServerProcess::start(arguments, &file.0)?;
@@ -142,11 +152,11 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let (stream, binding) = connect_tls(TcpStream::connect(address)?, server.fingerprint)?;
     let reveal = if arguments.class_only { Reveal::Class } else { Reveal::Logits };
     let mut client = Client::connect(Connection::new(stream, Role::Client), reveal, &binding)?;
-    let progress = OfflineProgress::start(client.plan(), arguments.repeat);
+    let progress = OfflineProgress::start(client.plan(), arguments.repeat * arguments.batch);
     client.watch(progress.watcher());
     let mut runs = Vec::new();
     for number in 0..arguments.repeat {
-        runs.push(one_inference(&mut client, &model, number as u64)?);
+        runs.push(one_inference(&mut client, &model, number as u64, arguments.batch)?);
     }
     progress.finish();
     let measured = server.finish()?;
@@ -159,18 +169,33 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     Ok(if report.matches_reference { Answer::Yes } else { Answer::No })
 }
 
-fn one_inference(client: &mut Client<TlsStream>, model: &InferenceModel, number: u64) -> anyhow::Result<Run> {
-    let image = trial_image(model, number);
+/// Prepares and classifies one batch.
+fn one_inference(
+    client: &mut Client<TlsStream>,
+    model: &InferenceModel,
+    number: u64,
+    batch: usize,
+) -> anyhow::Result<Run> {
+    let images: Vec<_> =
+        (0..batch as u64).map(|image| trial_image(model, number * batch as u64 + image)).collect();
     let (start, before) = (Instant::now(), cpu_seconds());
-    let mut prepared = client.prepare_recorded()?;
+    let mut prepared = images
+        .iter()
+        .map(|image| Ok((client.prepare_recorded()?, image)))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     let (offline_wall_s, offline_cpu_s) = (start.elapsed().as_secs_f64(), cpu_seconds() - before);
-    let coins = prepared.take_record().context("the shares were recorded")?;
+    let coins: Option<Vec<_>> = prepared.iter_mut().map(|(prepared, _)| prepared.take_record()).collect();
+    let coins = coins.context("the shares were recorded")?;
     let (start, before) = (Instant::now(), cpu_seconds());
-    let answer = client.classify(prepared, &image)?;
+    let answers = client.classify_batch(prepared)?;
     let (online_wall_s, online_cpu_s) = (start.elapsed().as_secs_f64(), cpu_seconds() - before);
-    let expected = reference::run_with(model, &image, &coins)?;
-    let plain = reference::run(model, &image)?;
-    Ok(Run { offline_wall_s, online_wall_s, offline_cpu_s, online_cpu_s, answer, expected, plain })
+    let outcome = |((answer, image), coins): ((Learned, &Image), &ShareRecord)| {
+        let expected = reference::run_with(model, image, coins)?;
+        Ok(Outcome { answer, expected, plain: reference::run(model, image)? })
+    };
+    let images =
+        answers.into_iter().zip(&images).zip(&coins).map(outcome).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(Run { offline_wall_s, online_wall_s, offline_cpu_s, online_cpu_s, images })
 }
 
 /// A model in a temporary file, for the other process to read.
@@ -202,6 +227,7 @@ impl ServerProcess {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["bench", "server"]).arg(model);
         command.arg("--inferences").arg(arguments.repeat.to_string());
+        command.arg("--batch").arg(arguments.batch.to_string());
         if arguments.class_only {
             command.arg("--class-only");
         }
@@ -249,6 +275,7 @@ impl Report {
         let middle = median(runs.iter().map(|run| run.online_wall_s));
         let offline_middle = median(runs.iter().map(|run| run.offline_wall_s));
         let count = runs.len() as u64;
+        let batch = arguments.batch as u64;
         let phase = |phase, wall_s, client_cpu_s, server_cpu_s| {
             let traffic = transcript.phase(phase);
             PhaseReport {
@@ -263,7 +290,8 @@ impl Report {
             }
         };
         let layers = plan.layers();
-        let logits = runs.iter().filter_map(|run| match &run.answer {
+        let outcomes = || runs.iter().flat_map(|run| &run.images);
+        let logits = outcomes().filter_map(|run| match &run.answer {
             Learned::Logits(logits) => Some((logits, run)),
             Learned::Class(_) => None,
         });
@@ -289,8 +317,8 @@ impl Report {
             ),
             set_up: transcript.phase(Phase::SetUp).into(),
             predicted: Predicted {
-                offline_bytes: predicted.offline.bytes_up + predicted.offline.bytes_down,
-                online_bytes: predicted.online.bytes_up + predicted.online.bytes_down,
+                offline_bytes: (predicted.offline.bytes_up + predicted.offline.bytes_down) * batch,
+                online_bytes: (predicted.online.bytes_up + predicted.online.bytes_down) * batch,
                 online_rounds: predicted.online.rounds,
             },
             by_kind: by_kind(&work(transcript, runs.len()), &server.work_s),
@@ -307,9 +335,8 @@ impl Report {
                 })
                 .collect(),
             peak_memory: PeakMemory { client: peak_memory(), server: server.peak_memory },
-            matches_reference: runs.iter().all(Run::matches_reference),
-            class_agrees: runs
-                .iter()
+            matches_reference: outcomes().all(Outcome::matches_reference),
+            class_agrees: outcomes()
                 .all(|run| run.answer.class() == Learned::Logits(run.plain.clone()).class()),
             max_logit_difference: differences.max(),
             logit_range: ranges.min(),
@@ -319,6 +346,7 @@ impl Report {
             link: arguments.link.to_string(),
             cpu: crate::commands::doctor::processor(),
             repeat: runs.len(),
+            batch: arguments.batch,
         }
     }
 
@@ -365,6 +393,10 @@ impl Report {
         }
         table.write(out)?;
         writeln!(out)?;
+        if self.batch > 1 {
+            let each = self.online.wall_s * 1e3 / self.batch as f64;
+            writeln!(out, "{} images share each round trip: {each:.1} ms online per image", self.batch)?;
+        }
         for (kind, times) in &self.by_kind {
             writeln!(out, "{kind:<11} {times}")?;
         }
@@ -394,7 +426,7 @@ impl Report {
     }
 }
 
-impl Run {
+impl Outcome {
     fn matches_reference(&self) -> bool {
         match &self.answer {
             Learned::Logits(logits) => *logits == self.expected,

@@ -5,7 +5,10 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use sordino::network::walk::Operation;
+use sordino::network::weights::{FloatWeights, LayerWeights};
+use sordino::network::zoo;
 
 /// Small enough for every test to run it in private.
 const SMALL: [&str; 5] = ["resnet10:m=4", "--input", "16", "--classes", "10"];
@@ -87,6 +90,57 @@ fn freezing_says_that_weights_are_random() {
     assert!(text.contains("after merging") && text.contains("calibration images"), "{text}");
 }
 
+/// The random weights of the small network as a safetensors file, as a trainer would write it.
+fn safetensors(seed: u64) -> Vec<u8> {
+    let spec = zoo::build(SMALL[0], 16, 10).unwrap();
+    let weights = FloatWeights::random(&spec, seed);
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    let mut put = |name: String, shape: Vec<usize>, numbers: &[f32]| {
+        let start = data.len();
+        data.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        header.insert(name, json!({"dtype": "F32", "shape": shape, "data_offsets": [start, data.len()]}));
+    };
+    for step in spec.walk().steps() {
+        let name = &step.name;
+        match (weights.layer(name), &step.operation) {
+            (Some(LayerWeights::Linear { weights, biases }), operation) => {
+                let shape = match operation {
+                    Operation::Conv(conv) => {
+                        vec![conv.outputs, conv.inputs / conv.groups, conv.filter, conv.filter]
+                    }
+                    _ => vec![biases.len(), weights.len() / biases.len()],
+                };
+                put(format!("{name}.weight"), shape, weights);
+                put(format!("{name}.bias"), vec![biases.len()], biases);
+            }
+            (Some(LayerWeights::BatchNorm { scale, shift, mean, variance }), _) => {
+                let parts =
+                    [("weight", scale), ("bias", shift), ("running_mean", mean), ("running_var", variance)];
+                for (part, numbers) in parts {
+                    put(format!("{name}.{part}"), vec![numbers.len()], numbers);
+                }
+            }
+            (None, _) => {}
+        }
+    }
+    let header = serde_json::to_vec(&header).unwrap();
+    [&(header.len() as u64).to_le_bytes(), &header[..], &data].concat()
+}
+
+#[test]
+fn weights_come_from_a_file() {
+    let (model, weights) = (ScratchFile::new("trained.sordino"), ScratchFile::new("w.safetensors"));
+    std::fs::write(&weights.0, safetensors(3)).unwrap();
+    let from_file = json(&small("freeze"), &["-o", model.path(), "--weights", weights.path()]);
+    let random = json(&small("freeze"), &["-o", model.path(), "--seed", "3"]);
+    assert_eq!(from_file["weights"]["from"], "file");
+    assert_eq!(from_file["digest"], random["digest"]);
+    let text = stdout(&small("freeze"), &["-o", model.path(), "--weights", weights.path()]);
+    assert!(!text.contains("random weights") && text.contains("calibrated on random images"), "{text}");
+    let other = ["freeze", "resnet10:m=8", "-o", model.path(), "--weights", weights.path()];
+    assert!(refusal(&other).contains("stem.conv1"));
+}
+
 #[test]
 fn the_same_seed_gives_the_same_model() {
     let file = ScratchFile::new("seeded.sordino");
@@ -156,6 +210,7 @@ fn models_and_networks_are_told_apart() {
         (vec!["freeze", file.path(), "-o", file.path()], "frozen already"),
         (vec!["freeze", "resnet10:m=4", "-o", "model.bin"], "ends in .sordino"),
         (vec!["verify", file.path(), "--cull", "1"], "name the network it came from"),
+        (vec!["verify", file.path(), "--outline", "coarse"], "name the network it came from"),
         (vec!["inspect", file.path(), "--input", "8"], "name the network it came from"),
         (vec!["inspect", file.path(), "--export", "x.toml"], "cannot be turned back"),
         (vec!["inspect", "missing.sordino"], "missing.sordino is not usable"),

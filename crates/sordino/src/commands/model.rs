@@ -83,7 +83,9 @@ impl ModelArguments {
             || self.network.changes_size()
             || self.relus.is_some()
             || self.mask.is_some()
-            || self.weights.is_some();
+            || self.weights.is_some()
+            || self.weight_bits != 8
+            || matches!(self.outline, Outline::Coarse);
         if is_changed {
             bail!(
                 "{} is frozen: its size, ReLUs and weights are fixed; name the network it came from instead",
@@ -176,7 +178,10 @@ impl Origin {
                 "random weights (seed {seed}), good for benchmarks alone: the model knows no classes, and its \
                  scales are those of random weights; --weights FILE takes trained ones"
             )),
-            Self::Model | Self::File { .. } => None,
+            Self::File { .. } => {
+                Some("scales were calibrated on random images, not on the training data".to_owned())
+            }
+            Self::Model => None,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::Context;
-use inference::plan::{LayerTraffic, Plan, Reveal};
+use inference::plan::{LayerTraffic, Plan, PlannedMemory, PlannedTraffic, Reveal};
 use inference::transcript::Traffic;
 use network::freeze::FreezeReport;
 use network::inference_model::{InferenceModel, LinearGeometry, ModelOutline};
@@ -97,7 +97,6 @@ impl PrivateReport {
             parameters: parameters.to_string(),
             distance_log2: parameters.distance_log2(),
         });
-        let memory = plan.memory();
         Ok(Self {
             weights,
             convolutions_before: freezing.map(|freezing| freezing.convolutions_before),
@@ -106,26 +105,12 @@ impl PrivateReport {
             relus: layers.iter().map(|layer| layer.relus).sum(),
             linearized: layers.iter().map(|layer| layer.linearized).sum(),
             truncation_bytes: layers.iter().map(|layer| layer.truncation_bytes).sum(),
-            least_times: links
-                .iter()
-                .map(|link| LeastTimes {
-                    link: link.to_string(),
-                    set_up_s: least_seconds(link, traffic.set_up),
-                    offline_s: least_seconds(link, traffic.offline),
-                    online_s: least_seconds(link, traffic.online),
-                })
-                .collect(),
+            least_times: links.iter().map(|link| LeastTimes::new(link, &traffic)).collect(),
             set_up: traffic.set_up.into(),
             offline: traffic.offline.into(),
             online: traffic.online.into(),
             he: he.collect(),
-            memory: Memory {
-                server_weights: memory.server_weights,
-                client: memory.client(),
-                client_tables: memory.client_tables,
-                client_labels: memory.client_labels,
-                client_shares: memory.client_shares,
-            },
+            memory: plan.memory().into(),
             layers,
         })
     }
@@ -240,8 +225,29 @@ impl From<Traffic> for Phase {
     }
 }
 
-fn least_seconds(link: &Link, traffic: Traffic) -> f64 {
-    link.least_time(traffic.bytes_up, traffic.bytes_down, traffic.rounds).as_secs_f64()
+impl From<PlannedMemory> for Memory {
+    fn from(memory: PlannedMemory) -> Self {
+        Self {
+            server_weights: memory.server_weights,
+            client: memory.client(),
+            client_tables: memory.client_tables,
+            client_labels: memory.client_labels,
+            client_shares: memory.client_shares,
+        }
+    }
+}
+
+impl LeastTimes {
+    fn new(link: &Link, traffic: &PlannedTraffic) -> Self {
+        let seconds =
+            |phase: Traffic| link.least_time(phase.bytes_up, phase.bytes_down, phase.rounds).as_secs_f64();
+        Self {
+            link: link.to_string(),
+            set_up_s: seconds(traffic.set_up),
+            offline_s: seconds(traffic.offline),
+            online_s: seconds(traffic.online),
+        }
+    }
 }
 
 fn convolution_count(outline: &ModelOutline) -> usize {

@@ -3,6 +3,7 @@
 //! `Client` (connected) prepares inferences; a [`PreparedClient`] serves exactly one and is spent by it.
 
 mod prepare;
+mod progress;
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -25,6 +26,9 @@ use network::inference_model::ModelOutline;
 use network::reference::Coins;
 use zeroize::Zeroize;
 
+use progress::Watcher;
+pub use progress::{Progress, Watch};
+
 use crate::InferenceError;
 use crate::connection::Connection;
 use crate::plan::{NonlinearJob, Part, Plan, Reveal};
@@ -44,6 +48,7 @@ pub struct Client<S> {
     prepared: u64,
     /// An error leaves the parties at different places of the stream; nothing may follow it.
     is_broken: bool,
+    watcher: Watcher,
 }
 
 /// What the client learns.
@@ -150,7 +155,8 @@ impl<S: Read + Write> Client<S> {
         let (sums, receiver) = waiting.finish(&ReceiverPoints::from_bytes(&points)?, &mut generator)?;
         connection.send(Kind::SetUp, sums.to_bytes().as_ref())?;
         connection.flush()?;
-        Ok(Self { connection, plan, session, keys, receiver, prepared: 0, is_broken: false })
+        let watcher = Watcher::default();
+        Ok(Self { connection, plan, session, keys, receiver, prepared: 0, is_broken: false, watcher })
     }
 
     /// What both parties do.
@@ -161,6 +167,11 @@ impl<S: Read + Write> Client<S> {
     /// The bytes so far.
     pub fn connection(&self) -> &Connection<S> {
         &self.connection
+    }
+
+    /// From here on this is called for each layer whose offline work is done.
+    pub fn watch(&mut self, watch: Watch) {
+        self.watcher = Watcher(Some(watch));
     }
 
     /// Does the offline work for one inference.

@@ -6,6 +6,7 @@
 //! trips share one. Lengths, order and number of messages are functions of this plan alone.
 
 mod linear;
+mod memory;
 mod messages;
 mod nonlinear;
 mod traffic;
@@ -17,6 +18,7 @@ use network::inference_model::{ModelOperation, ModelOutline};
 use network::walk::ValueId;
 
 pub use linear::LinearJob;
+pub use memory::PlannedMemory;
 pub use messages::PlannedMessage;
 pub(crate) use nonlinear::{GarbledPart, NonlinearJob, Part, TruncatedPart, low_bits};
 pub use traffic::{LayerTraffic, PlannedTraffic};
@@ -88,6 +90,11 @@ impl Plan {
     /// How many round trips the online phase has for activations.
     pub fn round_count(&self) -> usize {
         self.rounds.len()
+    }
+
+    /// How many layers have offline work: linear ones, activations and maxima.
+    pub fn layer_count(&self) -> usize {
+        self.linear.len() + self.rounds.iter().map(Vec::len).sum::<usize>()
     }
 
     pub(crate) fn rounds(&self) -> &[Vec<NonlinearJob>] {

@@ -130,6 +130,12 @@ impl Transcript {
             .map_or_else(Traffic::default, |(_, traffic)| *traffic)
     }
 
+    /// Bytes in one phase, both directions.
+    pub fn bytes(&self, phase: Phase) -> u64 {
+        let traffic = self.phase(phase);
+        traffic.bytes_up + traffic.bytes_down
+    }
+
     /// Bytes of one kind in one phase, both directions.
     pub fn kind(&self, phase: Phase, kind: Kind) -> u64 {
         self.kinds.iter().find(|(found, _)| *found == (phase, kind)).map_or(0, |(_, bytes)| *bytes)

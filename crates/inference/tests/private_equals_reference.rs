@@ -175,6 +175,28 @@ fn a_batch_shares_round_trips_and_gives_every_image_its_own_answer() {
 }
 
 #[test]
+fn a_watcher_hears_of_every_layer_and_byte_of_the_offline_phase() {
+    let model = frozen(&build("resnet10:m=4", 16), None, 11);
+    let served = Arc::new(ServedModel::new(&model, Reveal::Logits, WeightMemory::Everything).unwrap());
+    let (client_end, server_end) = memory_pair();
+    let server = thread::spawn(move || {
+        let connection = Connection::new(server_end, Role::Server);
+        Server::accept(connection, served, b"channel").unwrap().prepare().unwrap();
+    });
+    let connection = Connection::new(client_end, Role::Client);
+    let mut client = Client::connect(connection, Reveal::Logits, b"channel").unwrap();
+    let (sender, heard) = std::sync::mpsc::channel();
+    client.watch(Box::new(move |progress| sender.send((progress.layer.to_owned(), progress.bytes)).unwrap()));
+    client.prepare().unwrap();
+    server.join().unwrap();
+    let heard: Vec<_> = heard.try_iter().collect();
+    assert_eq!(heard.len(), client.plan().layer_count());
+    assert!(heard.is_sorted_by_key(|(_, bytes)| *bytes));
+    assert_eq!(heard[0].0, "stem.conv1");
+    assert_eq!(heard.last().unwrap().1, client.connection().transcript().bytes(Phase::Offline));
+}
+
+#[test]
 fn the_class_alone_is_the_class_of_the_logits() {
     let model = frozen(&build("resnet10:m=4", 16), None, 7);
     let images: Vec<_> = (0..2).map(|number| Image::random(model.outline().input, 90 + number)).collect();

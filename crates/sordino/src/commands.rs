@@ -6,11 +6,15 @@ mod bench;
 mod completions;
 mod design;
 mod doctor;
+mod freeze;
 mod inspect;
+mod link;
 mod load;
 mod man;
 mod model;
+mod progress;
 mod reduce;
+mod verify;
 mod zoo;
 
 use std::io::Write;
@@ -33,6 +37,10 @@ enum Verb {
     Inspect(inspect::Arguments),
     /// Find networks for a ReLU budget by the papers' rules, without training.
     Design(design::Arguments),
+    /// Make a model file from a network and its weights.
+    Freeze(freeze::Arguments),
+    /// Compare private inference with inference in the clear.
+    Verify(verify::Arguments),
     /// Measure private inference, both parties on this machine.
     Bench(bench::Arguments),
     /// Say what this machine has.
@@ -62,6 +70,8 @@ impl CommandLine {
             Verb::Zoo(arguments) => zoo::run(&arguments, out),
             Verb::Inspect(arguments) => inspect::run(&arguments, out),
             Verb::Design(arguments) => design::run(&arguments, out),
+            Verb::Freeze(arguments) => freeze::run(&arguments, out),
+            Verb::Verify(arguments) => verify::run(&arguments, out),
             Verb::Bench(arguments) => bench::run(&arguments, out),
             Verb::Doctor(arguments) => doctor::run(&arguments, out),
             Verb::Completions(arguments) => completions::run(&arguments, out),

@@ -22,7 +22,7 @@ use crate::InferenceError;
 use crate::labels::choose;
 use crate::local;
 use crate::plan::{GarbledPart, Part, Plan, TruncatedPart};
-use crate::transcript::{Kind, Work};
+use crate::transcript::{Kind, Phase, Work};
 
 pub(super) fn run<S: Read + Write>(
     client: &mut Client<S>,
@@ -62,6 +62,7 @@ pub(super) fn run<S: Read + Write>(
             let share = client.keys[job.group].decrypt(&job.layout, &answer)?;
             client.connection.spent(Work::Homomorphic, start);
             shares.set_linear(job.step, share.expose())?;
+            client.watcher.layer_done(&plan, job.step, client.connection.transcript().bytes(Phase::Offline));
         }
         let start = Instant::now();
         shares.run_local_steps()?;
@@ -201,6 +202,8 @@ fn receive_circuits<S: Read + Write>(
                     Part::Truncated(part) => receiving.truncated(part, shares.of(job.input), blinds)?,
                 });
             }
+            let bytes = receiving.client.connection.transcript().bytes(Phase::Offline);
+            receiving.client.watcher.layer_done(plan, job.step, bytes);
         }
         rounds.push(prepared);
     }

@@ -1,12 +1,14 @@
 //! What freezing did, and what would overflow.
 
+use serde::Serialize;
+
 use crate::image::{Image, ImageError};
 use crate::inference_model::{InferenceModel, ModelOperation, ModelOutline};
 use crate::mask::SiteMask;
 use crate::reference::{self, Trace};
 
 /// What freezing did.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FreezeReport {
     /// Linear layers of the model, in order.
     pub layers: Vec<LayerReport>,
@@ -33,7 +35,7 @@ pub struct FreezeReport {
 }
 
 /// One linear layer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LayerReport {
     /// Its step.
     pub step: usize,
@@ -48,7 +50,7 @@ pub struct LayerReport {
 }
 
 /// A rescaling that no ReLU asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Rescale {
     /// Its step.
     pub step: usize,
@@ -61,7 +63,7 @@ pub struct Rescale {
 }
 
 /// A step whose width is too small for some values.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Overflow {
     /// Its step; the number of steps stands for the logits.
     pub step: usize,

@@ -1,8 +1,8 @@
 //! `sordino bench`: both parties as two processes over TLS on loopback, every byte and second accounted for.
 
-mod link;
 mod party;
 mod private;
+mod relay;
 
 use std::io::Write;
 
@@ -19,7 +19,7 @@ pub(super) struct Arguments {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Run private inferences and report where bytes and time go.
-    Private(private::Arguments),
+    Private(Box<private::Arguments>),
     /// The server's process of `bench private`.
     #[command(hide = true)]
     Server(party::Arguments),

@@ -1,35 +1,37 @@
-//! `sordino inspect NETWORK`: what a network costs, before or after ReLUs are dropped.
+//! `sordino inspect NETWORK|MODEL`: what a network costs, before or after ReLUs are dropped, and in private.
 
+mod private;
 mod report;
 
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use network::cost::Cost;
 
-use super::load::NetworkArguments;
-use super::model::load_mask;
-use super::reduce::ReductionArguments;
+use super::link::Link;
+use super::model::{ModelArguments, Origin};
 use super::{Answer, write_json};
+use private::PrivateReport;
 use report::Report;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
-    network: NetworkArguments,
-    #[command(flatten)]
-    reduction: ReductionArguments,
-    /// Count only the ReLUs that this mask file keeps.
-    #[arg(long, value_name = "FILE")]
-    mask: Option<PathBuf>,
+    model: ModelArguments,
     /// How finely to list.
     #[arg(long, value_enum, default_value_t = Detail::Stage)]
     by: Detail,
     /// Write the resulting network as TOML that can be edited and inspected again.
     #[arg(long, value_name = "FILE")]
     export: Option<PathBuf>,
+    /// Also plan private inference: bytes, rounds, time on a link, memory. Nothing is run.
+    #[arg(long)]
+    private: bool,
+    /// The link between the parties: lan, wan, or such as 1gbps,20ms [default: both lan and wan].
+    #[arg(long, requires = "private")]
+    link: Option<Link>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -46,16 +48,43 @@ enum Detail {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
-    let baseline = arguments.network.load()?;
-    let spec = arguments.reduction.reduction().apply(&baseline)?;
-    if let Some(path) = &arguments.export {
-        std::fs::write(path, spec.to_toml()).with_context(|| format!("cannot write {}", path.display()))?;
+    let (mut report, baseline_relus) = match arguments.model.file() {
+        Some(_) => arguments.report_of_model()?,
+        None => arguments.report_of_network()?,
+    };
+    if arguments.private {
+        let (model, freezing) = arguments.model.load_or_freeze()?;
+        let origin = arguments.model.origin();
+        report.private = Some(PrivateReport::new(&model, freezing.as_ref(), origin, arguments.link)?);
     }
-    let mask = arguments.mask.as_deref().map(|path| load_mask(path, &spec)).transpose()?;
-    let report = Report::new(&spec, mask.as_ref(), arguments.by);
     if arguments.json {
         return write_json(out, &report);
     }
-    report.write(out, Cost::of(&baseline).relus)?;
+    report.write(out, baseline_relus)?;
     Ok(Answer::Yes)
+}
+
+impl Arguments {
+    /// The report, and how many ReLUs the network has as named.
+    fn report_of_network(&self) -> anyhow::Result<(Report, u64)> {
+        if !self.private && matches!(self.model.origin(), Origin::File { .. }) {
+            bail!("weights change no counts; --weights goes with --private");
+        }
+        let baseline = self.model.baseline()?;
+        let spec = self.model.reduced(&baseline)?;
+        if let Some(path) = &self.export {
+            std::fs::write(path, spec.to_toml())
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        let mask = self.model.mask(&spec)?;
+        Ok((Report::of_network(&spec, mask.as_ref(), self.by), Cost::of(&baseline).relus))
+    }
+
+    fn report_of_model(&self) -> anyhow::Result<(Report, u64)> {
+        if self.export.is_some() {
+            bail!("a model cannot be turned back into a network; --export takes the network it came from");
+        }
+        let (model, _) = self.model.load_or_freeze()?;
+        Ok((Report::of_model(&model, self.by), model.outline().relu_count()))
+    }
 }

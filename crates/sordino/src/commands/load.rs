@@ -31,6 +31,11 @@ impl NetworkArguments {
         &self.network
     }
 
+    /// Whether another size than the network's own was asked for.
+    pub(super) fn changes_size(&self) -> bool {
+        self.input.is_some() || self.classes.is_some()
+    }
+
     pub(super) fn load(&self) -> anyhow::Result<NetworkSpec> {
         let path = Path::new(&self.network);
         let is_file = path.extension().is_some_and(|extension| extension == "toml") || path.is_file();
@@ -39,7 +44,7 @@ impl NetworkArguments {
         }
         let spec =
             NetworkSpec::from_file(path).with_context(|| format!("{} is not usable", path.display()))?;
-        if self.input.is_none() && self.classes.is_none() {
+        if !self.changes_size() {
             return Ok(spec);
         }
         let mut draft = spec.into_draft();

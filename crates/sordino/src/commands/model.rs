@@ -11,14 +11,18 @@ use network::image::Image;
 use network::inference_model::{InferenceModel, WeightBits};
 use network::mask::{ActivationMask, Bits, SiteMask};
 use network::spec::NetworkSpec;
+use network::transform::Reduction;
 use network::walk::Part;
 use network::weights::{FloatWeights, NamesMap};
+use serde::Serialize;
 
 use super::load::NetworkArguments;
 use super::reduce::ReductionArguments;
 
 /// Images that fix the scales of a model with random weights.
 const CALIBRATION_IMAGES: u64 = 8;
+/// The seed of the first image to try a model on, beyond those of calibration.
+const FIRST_TRIAL_SEED: u64 = 1000;
 
 /// A model file, or a network to freeze.
 #[derive(Debug, Args)]
@@ -59,40 +63,75 @@ enum Outline {
 }
 
 impl ModelArguments {
-    /// Reads the model, or freezes the network.
-    pub(super) fn load_or_freeze(&self) -> anyhow::Result<InferenceModel> {
+    /// Reads the model, or freezes the network; what freezing did comes along.
+    pub(super) fn load_or_freeze(&self) -> anyhow::Result<(InferenceModel, Option<FreezeReport>)> {
         match self.file() {
-            Some(path) => {
-                InferenceModel::load(path).with_context(|| format!("{} is not usable", path.display()))
-            }
-            None => Ok(self.freeze()?.0),
+            Some(path) => Ok((self.load(path)?, None)),
+            None => self.freeze().map(|(model, report)| (model, Some(report))),
         }
     }
 
     /// The model file that was named, if one was.
-    fn file(&self) -> Option<&Path> {
+    pub(super) fn file(&self) -> Option<&Path> {
         let path = Path::new(self.network.name());
-        (path.extension().is_some_and(|extension| extension == "sordino")).then_some(path)
+        is_model_file(path).then_some(path)
+    }
+
+    /// Reads a model, which can no longer be changed.
+    fn load(&self, path: &Path) -> anyhow::Result<InferenceModel> {
+        let is_changed = self.reduction.reduction() != Reduction::default()
+            || self.network.changes_size()
+            || self.relus.is_some()
+            || self.mask.is_some()
+            || self.weights.is_some()
+            || self.weight_bits != 8
+            || matches!(self.outline, Outline::Coarse);
+        if is_changed {
+            bail!(
+                "{} is frozen: its size, ReLUs and weights are fixed; name the network it came from instead",
+                path.display()
+            );
+        }
+        InferenceModel::load(path).with_context(|| format!("{} is not usable", path.display()))
+    }
+
+    /// The network as named.
+    pub(super) fn baseline(&self) -> anyhow::Result<NetworkSpec> {
+        self.network.load()
     }
 
     /// The network after its ReLUs were dropped.
-    pub(super) fn spec(&self) -> anyhow::Result<NetworkSpec> {
-        Ok(self.reduction.reduction().apply(&self.network.load()?)?)
+    pub(super) fn reduced(&self, baseline: &NetworkSpec) -> anyhow::Result<NetworkSpec> {
+        Ok(self.reduction.reduction().apply(baseline)?)
+    }
+
+    /// Which ReLUs stay, where not all do.
+    pub(super) fn mask(&self, spec: &NetworkSpec) -> anyhow::Result<Option<ActivationMask>> {
+        match (&self.mask, self.relus) {
+            (Some(path), _) => load_mask(path, spec).map(Some),
+            (None, Some(count)) => random_mask(spec, count, self.seed).map(Some),
+            (None, None) => Ok(None),
+        }
+    }
+
+    /// Where the weights come from.
+    pub(super) fn origin(&self) -> Origin {
+        match (self.file(), &self.weights) {
+            (Some(_), _) => Origin::Model,
+            (None, Some(path)) => Origin::File { path: path.clone() },
+            (None, None) => Origin::Random { seed: self.seed },
+        }
     }
 
     /// Freezes the network with given or random weights.
     pub(super) fn freeze(&self) -> anyhow::Result<(InferenceModel, FreezeReport)> {
-        let spec = self.spec()?;
+        let spec = self.reduced(&self.baseline()?)?;
         let weights = match &self.weights {
             None => FloatWeights::random(&spec, self.seed),
             Some(path) => FloatWeights::from_safetensors_file(&spec, &self.names_map()?, path)
                 .with_context(|| format!("{} is not usable", path.display()))?,
         };
-        let mask = match (&self.mask, self.relus) {
-            (Some(path), _) => Some(load_mask(path, &spec)?),
-            (None, Some(count)) => Some(random_mask(&spec, count, self.seed)?),
-            (None, None) => None,
-        };
+        let mask = self.mask(&spec)?;
         let weight_bits = match self.weight_bits {
             8 => WeightBits::Eight,
             12 => WeightBits::Twelve,
@@ -119,8 +158,46 @@ impl ModelArguments {
     }
 }
 
+/// Where a model's weights come from.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "from", rename_all = "lowercase")]
+pub(super) enum Origin {
+    /// A model that was frozen before.
+    Model,
+    /// A safetensors file.
+    File { path: PathBuf },
+    /// Nowhere: good for measuring, but not for classifying.
+    Random { seed: u64 },
+}
+
+impl Origin {
+    /// What the user must know about these weights, if anything.
+    pub(super) fn warning(&self) -> Option<String> {
+        match self {
+            Self::Random { seed } => Some(format!(
+                "random weights (seed {seed}), good for benchmarks alone: the model knows no classes, and its \
+                 scales are those of random weights; --weights FILE takes trained ones"
+            )),
+            Self::File { .. } => {
+                Some("scales were calibrated on random images, not on the training data".to_owned())
+            }
+            Self::Model => None,
+        }
+    }
+}
+
+/// Whether a name is that of a model file, which verbs tell from networks by `.sordino`.
+pub(super) fn is_model_file(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "sordino")
+}
+
+/// The n-th random image to try a model on; none of them was used to calibrate.
+pub(super) fn trial_image(model: &InferenceModel, number: u64) -> Image {
+    Image::random(model.outline().input, FIRST_TRIAL_SEED + number)
+}
+
 /// Reads no more than a mask of this network can have: a device never ends.
-pub(super) fn load_mask(path: &Path, spec: &NetworkSpec) -> anyhow::Result<ActivationMask> {
+fn load_mask(path: &Path, spec: &NetworkSpec) -> anyhow::Result<ActivationMask> {
     let limit = ActivationMask::max_file_bytes(spec);
     let mut bytes = Vec::new();
     File::open(path)

@@ -17,9 +17,11 @@ use network::inference_model::InferenceModel;
 use network::reference;
 use serde::Serialize;
 
-use super::link::{Link, relay};
 use super::party::{Measured, cpu_seconds, peak_memory, work};
-use crate::commands::model::ModelArguments;
+use super::relay::relay;
+use crate::commands::link::Link;
+use crate::commands::model::{ModelArguments, trial_image};
+use crate::commands::progress::OfflineProgress;
 use crate::commands::{Answer, write_json};
 use crate::report::{Table, grouped};
 
@@ -140,7 +142,7 @@ struct Outcome {
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     ensure!(arguments.repeat > 0 && arguments.batch > 0, "--repeat and --batch must be at least 1");
-    let model = arguments.model.load_or_freeze()?;
+    let (model, _) = arguments.model.load_or_freeze()?;
     let file = ModelFile::write(&model)?;
     let mut server = ServerProcess::start(arguments, &file.0)?;
     let address = match arguments.link {
@@ -150,10 +152,13 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let (stream, binding) = connect_tls(TcpStream::connect(address)?, server.fingerprint)?;
     let reveal = if arguments.class_only { Reveal::Class } else { Reveal::Logits };
     let mut client = Client::connect(Connection::new(stream, Role::Client), reveal, &binding)?;
+    let progress = OfflineProgress::start(client.plan(), arguments.repeat * arguments.batch);
+    client.watch(progress.watcher());
     let mut runs = Vec::new();
     for number in 0..arguments.repeat {
         runs.push(one_inference(&mut client, &model, number as u64, arguments.batch)?);
     }
+    progress.finish();
     let measured = server.finish()?;
     let report = Report::new(arguments, &model, &client, &runs, &measured);
     if arguments.json {
@@ -171,9 +176,8 @@ fn one_inference(
     number: u64,
     batch: usize,
 ) -> anyhow::Result<Run> {
-    let images: Vec<_> = (0..batch as u64)
-        .map(|image| Image::random(model.outline().input, 1000 + number * batch as u64 + image))
-        .collect();
+    let images: Vec<_> =
+        (0..batch as u64).map(|image| trial_image(model, number * batch as u64 + image)).collect();
     let (start, before) = (Instant::now(), cpu_seconds());
     let mut prepared = images
         .iter()

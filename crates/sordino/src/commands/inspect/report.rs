@@ -3,12 +3,15 @@
 use std::io::Write;
 
 use network::cost::{Cost, merge_runs};
+use network::inference_model::{InferenceModel, ModelOperation, ModelOutline, ModelStep};
 use network::mask::ActivationMask;
+use network::shape::Shape;
 use network::spec::NetworkSpec;
 use network::walk::{Operation, Place, Step};
 use serde::Serialize;
 
 use super::Detail;
+use super::private::PrivateReport;
 use crate::report::{Table, bar, grouped, percent, short};
 
 /// What `--json` prints.
@@ -24,6 +27,9 @@ pub(super) struct Report {
     blocks: Vec<Line>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     layers: Vec<Line>,
+    /// The plan of private inference, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) private: Option<PrivateReport>,
 }
 
 /// One stage, block or layer.
@@ -40,14 +46,23 @@ struct Line {
 }
 
 impl Report {
-    pub(super) fn new(spec: &NetworkSpec, mask: Option<&ActivationMask>, detail: Detail) -> Self {
-        let layers = layer_lines(spec, mask);
-        let input = spec.draft().input;
+    pub(super) fn of_network(spec: &NetworkSpec, mask: Option<&ActivationMask>, detail: Detail) -> Self {
+        let draft = spec.draft();
+        Self::new(spec.name(), draft.input, draft.classes, layer_lines(spec, mask), detail)
+    }
+
+    /// A frozen network: batch norms are folded and some layers merged, so that lines are its own steps.
+    pub(super) fn of_model(model: &InferenceModel, detail: Detail) -> Self {
+        let ModelOutline { name, input, classes, .. } = model.outline();
+        Self::new(name, *input, *classes, step_lines(model.outline()), detail)
+    }
+
+    fn new(name: &str, input: Shape, classes: usize, layers: Vec<(Place, Line)>, detail: Detail) -> Self {
         let by_part = |place: Place| Place { block: None, ..place };
         Self {
-            network: spec.name().to_owned(),
+            network: name.to_owned(),
             input: [input.channels, input.height, input.width],
-            classes: spec.draft().classes,
+            classes,
             total: layers.iter().map(|(_, line)| line.cost).sum(),
             stages: merged(&layers, by_part),
             blocks: if detail == Detail::Block { merged(&layers, |place| place) } else { Vec::new() },
@@ -55,6 +70,7 @@ impl Report {
                 Detail::Layer => layers.into_iter().map(|(_, line)| line).collect(),
                 _ => Vec::new(),
             },
+            private: None,
         }
     }
 
@@ -69,7 +85,7 @@ impl Report {
             let share = percent(self.total.relus, baseline_relus);
             writeln!(out, "\n{share} of the {} ReLUs of the network as named", grouped(baseline_relus))?;
         }
-        Ok(())
+        self.private.as_ref().map_or(Ok(()), |private| private.write(out))
     }
 
     fn table(&self) -> Table {
@@ -132,6 +148,32 @@ fn layer_lines(spec: &NetworkSpec, mask: Option<&ActivationMask>) -> Vec<(Place,
         (step.place, line)
     };
     walk.steps().iter().map(line).collect()
+}
+
+fn step_lines(outline: &ModelOutline) -> Vec<(Place, Line)> {
+    let line = |step: &ModelStep| {
+        let output = step.shape;
+        let mut cost = Cost::default();
+        match &step.operation {
+            ModelOperation::Linear { geometry, .. } => {
+                let taps = geometry.taps() as u64;
+                cost.macs = taps * output.scalars();
+                cost.parameters = (taps + 1) * geometry.outputs() as u64;
+            }
+            ModelOperation::Activate { mask, .. } => cost.relus = mask.relu_count(output),
+            ModelOperation::Maximum { .. } => cost.maxpools = output.scalars(),
+            _ => {}
+        }
+        let line = Line {
+            stage: step.place.part.to_string(),
+            block: step.place.block,
+            name: Some(step.name.clone()),
+            output: [output.channels, output.height, output.width],
+            cost,
+        };
+        (step.place, line)
+    };
+    outline.steps.iter().map(line).collect()
 }
 
 /// Adds up the layers at the same place; the last one gives the output.

@@ -1,0 +1,148 @@
+//! `sordino freeze NETWORK -o FILE.sordino`: a network and its weights become the integers that are served.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::bail;
+use clap::Args;
+use network::freeze::FreezeReport;
+use network::inference_model::InferenceModel;
+use serde::Serialize;
+
+use super::model::{ModelArguments, Origin, is_model_file};
+use super::{Answer, write_json};
+use crate::report::{Table, grouped, short};
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(flatten)]
+    model: ModelArguments,
+    /// Where to write the model; the name ends in .sordino.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Report {
+    network: String,
+    file: PathBuf,
+    bytes: u64,
+    /// BLAKE3 of the model, which names it.
+    digest: String,
+    weights: Origin,
+    relus: u64,
+    overflow_count: u64,
+    #[serde(flatten)]
+    freezing: FreezeReport,
+}
+
+pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    if let Some(path) = arguments.model.file() {
+        bail!("{} is frozen already; expected a network by name or TOML file", path.display());
+    }
+    if !is_model_file(&arguments.output) {
+        let name = arguments.output.display();
+        bail!("{name} would not be known for a model; give it a name that ends in .sordino");
+    }
+    let (model, freezing) = arguments.model.freeze()?;
+    model.save(&arguments.output)?;
+    let report = Report::new(arguments, &model, freezing)?;
+    if arguments.json {
+        return write_json(out, &report);
+    }
+    report.write(out)?;
+    Ok(Answer::Yes)
+}
+
+impl Report {
+    fn new(arguments: &Arguments, model: &InferenceModel, freezing: FreezeReport) -> anyhow::Result<Self> {
+        Ok(Self {
+            network: model.outline().name.clone(),
+            file: arguments.output.clone(),
+            bytes: std::fs::metadata(&arguments.output)?.len(),
+            digest: model.digest().iter().map(|byte| format!("{byte:02x}")).collect(),
+            weights: arguments.model.origin(),
+            relus: model.outline().relu_count(),
+            overflow_count: freezing.overflow_count(),
+            freezing,
+        })
+    }
+
+    fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let freezing = &self.freezing;
+        let megabytes = self.bytes as f64 / 1e6;
+        writeln!(out, "{} frozen to {}, {megabytes:.3} MB", self.network, self.file.display())?;
+        writeln!(out, "digest {}", self.digest)?;
+        if let Some(warning) = self.weights.warning() {
+            writeln!(out, "note: {warning}")?;
+        }
+        writeln!(out)?;
+        let mut table = Table::new(&["<linear layer", "input ring", "output ring", "bits trimmed"]);
+        for layer in &freezing.layers {
+            let bits = |bits: u32| format!("{bits} bits");
+            let trimmed =
+                if layer.trimmed_bits == 0 { String::new() } else { layer.trimmed_bits.to_string() };
+            table.row(vec![layer.name.clone(), bits(layer.input_ring_bits), bits(layer.ring_bits), trimmed]);
+        }
+        table.write(out)?;
+        writeln!(
+            out,
+            "\n{} convolutions, {} after merging; {} multiply-adds, {} after",
+            freezing.convolutions_before,
+            freezing.convolutions_after,
+            short(freezing.multiply_adds_before),
+            short(freezing.multiply_adds_after)
+        )?;
+        let (relus, trips) = (grouped(self.relus), freezing.round_trips);
+        writeln!(
+            out,
+            "{relus} ReLUs in {trips} round trips, widest ring {} bits",
+            freezing.widest_ring_bits
+        )?;
+        self.write_rescales(out)?;
+        self.write_overflows(out)
+    }
+
+    fn write_rescales(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let FreezeReport { rescales, rescaling_round_trips, .. } = &self.freezing;
+        if rescales.is_empty() {
+            writeln!(out, "no rescaling besides those of ReLU layers")?;
+            return Ok(());
+        }
+        let count = rescales.len();
+        writeln!(
+            out,
+            "{count} rescalings that no ReLU asked for, {rescaling_round_trips} round trips for them alone:"
+        )?;
+        for rescale in rescales {
+            let price = if rescale.costs_round_trip {
+                "a round trip of its own"
+            } else {
+                "rides on others' messages"
+            };
+            writeln!(out, "  {}: {} values, {price}", rescale.name, grouped(rescale.scalars))?;
+        }
+        Ok(())
+    }
+
+    fn write_overflows(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let images = self.freezing.calibration_images;
+        if self.overflow_count == 0 {
+            writeln!(out, "no value of the {images} calibration images overflows")?;
+            return Ok(());
+        }
+        writeln!(
+            out,
+            "{} values of the {images} calibration images overflow:",
+            grouped(self.overflow_count)
+        )?;
+        for overflow in &self.freezing.overflows {
+            writeln!(out, "  {}: {} values", overflow.name, grouped(overflow.values))?;
+        }
+        Ok(())
+    }
+}

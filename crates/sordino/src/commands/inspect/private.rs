@@ -1,0 +1,259 @@
+//! What `inspect --private` adds: the plan of one private inference, before anything runs.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use anyhow::Context;
+use inference::plan::{LayerTraffic, Plan, PlannedMemory, PlannedTraffic, Reveal};
+use inference::transcript::Traffic;
+use network::freeze::FreezeReport;
+use network::inference_model::{InferenceModel, LinearGeometry, ModelOutline};
+use serde::Serialize;
+
+use crate::commands::link::Link;
+use crate::commands::model::Origin;
+use crate::report::{Table, grouped};
+
+/// What `--json` prints under "private".
+#[derive(Serialize)]
+pub(super) struct PrivateReport {
+    weights: Origin,
+    /// Unknown for a model that was frozen before.
+    convolutions_before: Option<usize>,
+    convolutions_after: usize,
+    relus: u64,
+    linearized: u64,
+    set_up: Phase,
+    offline: Phase,
+    online: Phase,
+    truncation_bytes: u64,
+    least_times: Vec<LeastTimes>,
+    he: Vec<HeLine>,
+    memory: Memory,
+    layers: Vec<Layer>,
+}
+
+/// Bytes and changes of direction.
+#[derive(Serialize)]
+struct Phase {
+    bytes_up: u64,
+    bytes_down: u64,
+    rounds: u64,
+}
+
+/// How long a link takes at least, computing left out.
+#[derive(Serialize)]
+struct LeastTimes {
+    link: String,
+    set_up_s: f64,
+    offline_s: f64,
+    online_s: f64,
+}
+
+#[derive(Serialize)]
+struct HeLine {
+    parameters: String,
+    /// Statistical distance between what the client sees and what it may see, as a power of two.
+    distance_log2: f64,
+}
+
+/// What the parties hold, in bytes.
+#[derive(Serialize)]
+struct Memory {
+    server_weights: u64,
+    client: u64,
+    client_tables: u64,
+    client_labels: u64,
+    client_shares: u64,
+}
+
+/// A step that has messages.
+#[derive(Serialize)]
+struct Layer {
+    name: String,
+    relus: u64,
+    linearized: u64,
+    offline_bytes: u64,
+    online_bytes: u64,
+    /// Of these, those for positions without ReLU.
+    truncation_bytes: u64,
+    /// What its transformed weights take at the server.
+    weight_bytes: u64,
+}
+
+impl PrivateReport {
+    pub(super) fn new(
+        model: &InferenceModel,
+        freezing: Option<&FreezeReport>,
+        weights: Origin,
+        link: Option<Link>,
+    ) -> anyhow::Result<Self> {
+        let plan = Plan::new(Arc::new(model.outline().clone()), Reveal::Logits)
+            .with_context(|| format!("{} cannot be run in private", model.outline().name))?;
+        let traffic = plan.traffic();
+        let links = link.map_or_else(|| vec![Link::LAN, Link::WAN], |link| vec![link]);
+        let layers: Vec<_> = plan.layers().into_iter().map(|layer| Layer::new(layer, &plan)).collect();
+        let he = plan.parameters().iter().map(|parameters| HeLine {
+            parameters: parameters.to_string(),
+            distance_log2: parameters.distance_log2(),
+        });
+        Ok(Self {
+            weights,
+            convolutions_before: freezing.map(|freezing| freezing.convolutions_before),
+            convolutions_after: freezing
+                .map_or_else(|| convolution_count(model.outline()), |freezing| freezing.convolutions_after),
+            relus: layers.iter().map(|layer| layer.relus).sum(),
+            linearized: layers.iter().map(|layer| layer.linearized).sum(),
+            truncation_bytes: layers.iter().map(|layer| layer.truncation_bytes).sum(),
+            least_times: links.iter().map(|link| LeastTimes::new(link, &traffic)).collect(),
+            set_up: traffic.set_up.into(),
+            offline: traffic.offline.into(),
+            online: traffic.online.into(),
+            he: he.collect(),
+            memory: plan.memory().into(),
+            layers,
+        })
+    }
+
+    pub(super) fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        writeln!(out, "\nin private, as planned:\n")?;
+        if let Some(warning) = self.weights.warning() {
+            writeln!(out, "note: {warning}\n")?;
+        }
+        self.layer_table().write(out)?;
+        writeln!(out)?;
+        self.phase_table().write(out)?;
+        writeln!(out, "\nleast times leave computing out; a round is a change of direction")?;
+        let after = self.convolutions_after;
+        match self.convolutions_before {
+            Some(before) => writeln!(out, "{before} convolutions, {after} after merging")?,
+            None => writeln!(out, "{after} convolutions after merging")?,
+        }
+        for HeLine { parameters, .. } in &self.he {
+            writeln!(out, "{parameters}")?;
+        }
+        let Memory { server_weights, client, client_tables, client_labels, .. } = &self.memory;
+        writeln!(
+            out,
+            "the server holds {} MB of transformed weights for all sessions",
+            megabytes(*server_weights)
+        )?;
+        writeln!(
+            out,
+            "the client holds {} MB per prepared inference, {} of tables and {} of labels",
+            megabytes(*client),
+            megabytes(*client_tables),
+            megabytes(*client_labels)
+        )?;
+        Ok(())
+    }
+
+    fn layer_table(&self) -> Table {
+        let columns =
+            ["<layer", "ReLUs", "linearized", "offline MB", "online MB", "truncation MB", "weights MB"];
+        let mut table = Table::new(&columns);
+        self.layers.iter().for_each(|layer| table.row(layer.cells()));
+        table.rule();
+        let sum = |of: fn(&Layer) -> u64| self.layers.iter().map(of).sum();
+        let total = Layer {
+            name: "total".to_owned(),
+            relus: self.relus,
+            linearized: self.linearized,
+            offline_bytes: sum(|layer| layer.offline_bytes),
+            online_bytes: sum(|layer| layer.online_bytes),
+            truncation_bytes: self.truncation_bytes,
+            weight_bytes: self.memory.server_weights,
+        };
+        table.row(total.cells());
+        table
+    }
+
+    fn phase_table(&self) -> Table {
+        let headers = self.least_times.iter().map(|times| format!("least on {}", times.link));
+        let columns: Vec<String> =
+            ["<phase", "MB up", "MB down", "rounds"].map(str::to_owned).into_iter().chain(headers).collect();
+        let mut table = Table::new(&columns.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut row = |name: &str, phase: &Phase, seconds: fn(&LeastTimes) -> f64| {
+            let mut cells = vec![
+                name.to_owned(),
+                megabytes(phase.bytes_up),
+                megabytes(phase.bytes_down),
+                phase.rounds.to_string(),
+            ];
+            cells.extend(self.least_times.iter().map(|times| format!("{:.1} ms", 1e3 * seconds(times))));
+            table.row(cells);
+        };
+        row("set-up", &self.set_up, |times| times.set_up_s);
+        row("offline", &self.offline, |times| times.offline_s);
+        row("online", &self.online, |times| times.online_s);
+        table
+    }
+}
+
+impl Layer {
+    fn new(traffic: LayerTraffic, plan: &Plan) -> Self {
+        let job = plan.linear().iter().find(|job| job.step == traffic.step);
+        Self {
+            name: traffic.name,
+            relus: traffic.relus,
+            linearized: traffic.linearized,
+            offline_bytes: traffic.homomorphic + traffic.nonlinear_offline,
+            online_bytes: traffic.online,
+            truncation_bytes: traffic.truncation,
+            weight_bytes: job.map_or(0, |job| job.weight_bytes()),
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let quiet = |cell: String, value: u64| if value == 0 { "-".to_owned() } else { cell };
+        let bytes = |bytes: u64| quiet(megabytes(bytes), bytes);
+        vec![
+            self.name.clone(),
+            quiet(grouped(self.relus), self.relus),
+            quiet(grouped(self.linearized), self.linearized),
+            bytes(self.offline_bytes),
+            bytes(self.online_bytes),
+            bytes(self.truncation_bytes),
+            bytes(self.weight_bytes),
+        ]
+    }
+}
+
+impl From<Traffic> for Phase {
+    fn from(traffic: Traffic) -> Self {
+        Self { bytes_up: traffic.bytes_up, bytes_down: traffic.bytes_down, rounds: traffic.rounds }
+    }
+}
+
+impl From<PlannedMemory> for Memory {
+    fn from(memory: PlannedMemory) -> Self {
+        Self {
+            server_weights: memory.server_weights,
+            client: memory.client(),
+            client_tables: memory.client_tables,
+            client_labels: memory.client_labels,
+            client_shares: memory.client_shares,
+        }
+    }
+}
+
+impl LeastTimes {
+    fn new(link: &Link, traffic: &PlannedTraffic) -> Self {
+        let seconds =
+            |phase: Traffic| link.least_time(phase.bytes_up, phase.bytes_down, phase.rounds).as_secs_f64();
+        Self {
+            link: link.to_string(),
+            set_up_s: seconds(traffic.set_up),
+            offline_s: seconds(traffic.offline),
+            online_s: seconds(traffic.online),
+        }
+    }
+}
+
+fn convolution_count(outline: &ModelOutline) -> usize {
+    outline.linear_steps().filter(|(_, geometry)| matches!(geometry, LinearGeometry::Conv(_))).count()
+}
+
+fn megabytes(bytes: u64) -> String {
+    format!("{:.3}", bytes as f64 / 1e6)
+}

@@ -1,0 +1,208 @@
+//! What `verify` found over all images.
+
+use std::io::Write;
+
+use inference::client::Answer as Learned;
+use network::inference_model::InferenceModel;
+use network::reference::Difference;
+use serde::Serialize;
+
+use crate::commands::Answer;
+use crate::commands::model::Origin;
+use crate::report::percent;
+
+/// One image.
+pub(super) struct Comparison {
+    /// The logits of private inference.
+    pub(super) private: Vec<i64>,
+    /// Those of the reference with the protocol's rounding.
+    pub(super) expected: Vec<i64>,
+    /// Those of the reference with plain rounding.
+    pub(super) plain: Vec<i64>,
+    /// Where the protocol's rounding first differs from the plain one.
+    pub(super) first_difference: Option<Difference>,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+pub(super) struct Report {
+    network: String,
+    weights: Origin,
+    images: u64,
+    /// Whether every private answer equals the reference with the protocol's rounding, bit for bit.
+    matches_reference: bool,
+    /// The images where it does not.
+    mismatches: Vec<Mismatch>,
+    /// Images whose class is the same with plain rounding.
+    class_agreements: u64,
+    /// Against plain rounding, in units of the last place.
+    max_logit_difference: u64,
+    /// The smallest distance between the largest and the smallest logit of an image.
+    logit_range: u64,
+    first_differences: Vec<FirstDifference>,
+}
+
+/// A private answer that is not the expected one.
+#[derive(Serialize)]
+struct Mismatch {
+    image: u64,
+    /// The first logit that differs.
+    logit: usize,
+    expected: Option<i64>,
+    came: Option<i64>,
+}
+
+/// A layer at which plain rounding and the protocol's part.
+#[derive(Serialize)]
+struct FirstDifference {
+    layer: String,
+    images: u64,
+    /// On the first of these images, the scalar and its two values.
+    scalar: usize,
+    plain: i64,
+    private: i64,
+}
+
+impl Report {
+    pub(super) fn new(model: &InferenceModel, weights: Origin, comparisons: &[Comparison]) -> Self {
+        let numbered = (0..).zip(comparisons);
+        let mismatches: Vec<_> =
+            numbered.filter_map(|(image, comparison)| comparison.mismatch(image)).collect();
+        Self {
+            network: model.outline().name.clone(),
+            weights,
+            images: comparisons.len() as u64,
+            matches_reference: mismatches.is_empty(),
+            mismatches,
+            class_agreements: comparisons.iter().filter(|comparison| comparison.class_agrees()).count()
+                as u64,
+            max_logit_difference: comparisons.iter().map(Comparison::logit_difference).max().unwrap_or(0),
+            logit_range: comparisons.iter().map(Comparison::logit_range).min().unwrap_or(0),
+            first_differences: first_differences(comparisons),
+        }
+    }
+
+    /// No, unless every answer is the expected one.
+    pub(super) fn answer(&self) -> Answer {
+        if self.matches_reference { Answer::Yes } else { Answer::No }
+    }
+
+    pub(super) fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let images = self.images;
+        writeln!(out, "{}, private against plain on {images} random images", self.network)?;
+        if let Some(warning) = self.weights.warning() {
+            writeln!(out, "note: {warning}")?;
+        }
+        let equal = images - self.mismatches.len() as u64;
+        writeln!(out, "\n{equal} of {images} equal the reference with the protocol's rounding, bit for bit")?;
+        for Mismatch { image, logit, expected, came } in &self.mismatches {
+            let written = |logit: &Option<i64>| logit.map_or("none".to_owned(), |logit| logit.to_string());
+            let (expected, came) = (written(expected), written(came));
+            writeln!(out, "  image {image} DIFFERS: logit {logit} should be {expected} and is {came}")?;
+        }
+        let agreements = self.class_agreements;
+        writeln!(out, "{agreements} of {images} have the class of plain rounding")?;
+        let (difference, range) = (self.max_logit_difference, self.logit_range);
+        let share = percent(difference, range);
+        writeln!(
+            out,
+            "logits are off plain rounding by at most {difference} of a range of {range} ({share})"
+        )?;
+        if self.first_differences.is_empty() {
+            writeln!(
+                out,
+                "no layer differs from plain rounding; the logits' own depends on the client's shares"
+            )?;
+            return Ok(());
+        }
+        writeln!(out, "plain rounding and the protocol's first part at:")?;
+        for FirstDifference { layer, images, scalar, plain, private } in &self.first_differences {
+            writeln!(out, "  {layer} on {images} images, as at its value {scalar}: {plain} and {private}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The layers where images first differ, in the order they were found.
+fn first_differences(comparisons: &[Comparison]) -> Vec<FirstDifference> {
+    let mut found: Vec<FirstDifference> = Vec::new();
+    for difference in comparisons.iter().filter_map(|comparison| comparison.first_difference.as_ref()) {
+        let layer = difference.step.as_deref().unwrap_or("the image");
+        match found.iter_mut().find(|known| known.layer == layer) {
+            Some(known) => known.images += 1,
+            None => found.push(FirstDifference {
+                layer: layer.to_owned(),
+                images: 1,
+                scalar: difference.scalar,
+                plain: difference.first,
+                private: difference.second,
+            }),
+        }
+    }
+    found
+}
+
+impl Comparison {
+    fn mismatch(&self, image: u64) -> Option<Mismatch> {
+        if self.private == self.expected {
+            return None;
+        }
+        let same = self.private.iter().zip(&self.expected).take_while(|(came, expected)| came == expected);
+        let logit = same.count();
+        let [expected, came] = [&self.expected, &self.private].map(|logits| logits.get(logit).copied());
+        Some(Mismatch { image, logit, expected, came })
+    }
+
+    fn class_agrees(&self) -> bool {
+        let class = |logits: &[i64]| Learned::Logits(logits.to_vec()).class();
+        class(&self.private) == class(&self.plain)
+    }
+
+    fn logit_difference(&self) -> u64 {
+        let pairs = self.private.iter().zip(&self.plain);
+        pairs.map(|(private, plain)| private.abs_diff(*plain)).max().unwrap_or(0)
+    }
+
+    fn logit_range(&self) -> u64 {
+        let [largest, smallest] = [self.plain.iter().max(), self.plain.iter().min()];
+        largest.zip(smallest).map_or(0, |(largest, smallest)| largest.abs_diff(*smallest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use network::freeze::{FreezeOptions, freeze};
+    use network::image::Image;
+    use network::weights::FloatWeights;
+    use network::zoo;
+
+    fn report(comparisons: &[Comparison]) -> Report {
+        let spec = zoo::build("resnet10:m=2", 8, 10).unwrap();
+        let images = [Image::random(spec.draft().input, 1)];
+        let weights = FloatWeights::random(&spec, 1);
+        let (model, _) = freeze(&spec, &weights, None, &images, &FreezeOptions::default()).unwrap();
+        Report::new(&model, Origin::Model, comparisons)
+    }
+
+    fn comparison(private: [i64; 3], expected: [i64; 3], plain: [i64; 3]) -> Comparison {
+        let [private, expected, plain] = [private, expected, plain].map(|logits| logits.to_vec());
+        Comparison { private, expected, plain, first_difference: None }
+    }
+
+    #[test]
+    fn one_wrong_logit_is_a_negative_answer_that_names_it() {
+        let good = comparison([1, 5, 3], [1, 5, 3], [1, 5, 4]);
+        let bad = comparison([1, 5, 3], [1, 5, 9], [1, 5, 9]);
+        assert_eq!(report(std::slice::from_ref(&good)).answer(), Answer::Yes);
+        let report = report(&[good, bad]);
+        assert_eq!(report.answer(), Answer::No);
+        let mut text = Vec::new();
+        report.write(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert!(text.contains("1 of 2 equal the reference"), "{text}");
+        assert!(text.contains("image 1 DIFFERS: logit 2 should be 9 and is 3"), "{text}");
+        assert!(text.contains("1 of 2 have the class of plain rounding"), "{text}");
+        assert!(text.contains("off plain rounding by at most 6 of a range of 4"), "{text}");
+    }
+}

@@ -1,0 +1,238 @@
+//! Models as a user meets them: frozen, inspected, planned, verified, measured.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use sordino::network::walk::Operation;
+use sordino::network::weights::{FloatWeights, LayerWeights};
+use sordino::network::zoo;
+
+/// Small enough for every test to run it in private.
+const SMALL: [&str; 5] = ["resnet10:m=4", "--input", "16", "--classes", "10"];
+
+fn sordino(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sordino")).args(arguments).output().unwrap()
+}
+
+/// What a verb prints on the small network with more flags; nothing may come on stderr, which is no terminal here.
+fn stdout(verb: &[&str], flags: &[&str]) -> String {
+    let output = sordino(&[verb, flags].concat());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), &*errors), (Some(0), ""));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(verb: &[&str], flags: &[&str]) -> Value {
+    serde_json::from_str(&stdout(verb, &[flags, &["--json"]].concat())).unwrap()
+}
+
+fn refusal(arguments: &[&str]) -> String {
+    let output = sordino(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    assert!(output.stdout.is_empty());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn small(verb: &str) -> Vec<&str> {
+    [&[verb], &SMALL[..]].concat()
+}
+
+struct ScratchFile(PathBuf);
+
+impl ScratchFile {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("sordino-{}-{name}", std::process::id())))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for ScratchFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_frozen_model_can_be_inspected_and_verified() {
+    let file = ScratchFile::new("small.sordino");
+    let flags = ["--cull", "1", "--thin", "2", "-o", file.path()];
+    let frozen = json(&small("freeze"), &flags);
+    assert_eq!(frozen["bytes"], std::fs::metadata(&file.0).unwrap().len());
+    assert_eq!(frozen["weights"]["from"], "random");
+    assert!(frozen["convolutions_after"].as_u64() <= frozen["convolutions_before"].as_u64());
+    let rescales = frozen["rescales"].as_array().unwrap();
+    let paid = rescales.iter().filter(|rescale| rescale["costs_round_trip"] == true).count() as u64;
+    assert!(paid >= frozen["rescaling_round_trips"].as_u64().unwrap());
+
+    let inspected = json(&["inspect", file.path()], &["--by", "layer"]);
+    assert_eq!(inspected["relus"], frozen["relus"]);
+    assert_eq!(inspected["relus"], json(&small("inspect"), &["--cull", "1", "--thin", "2"])["relus"]);
+    assert_eq!(inspected["private"], Value::Null);
+    assert!(stdout(&["inspect", file.path()], &[]).contains("total"));
+
+    let verified = json(&["verify", file.path()], &["-n", "3"]);
+    assert_eq!(verified["images"], 3);
+    assert_eq!(verified["matches_reference"], true);
+    assert_eq!(verified["weights"]["from"], "model");
+}
+
+#[test]
+fn freezing_says_that_weights_are_random() {
+    let file = ScratchFile::new("random.sordino");
+    let text = stdout(&small("freeze"), &["-o", file.path(), "--seed", "7"]);
+    assert!(text.contains("random weights (seed 7), good for benchmarks alone"), "{text}");
+    assert!(text.contains("after merging") && text.contains("calibration images"), "{text}");
+}
+
+/// The random weights of the small network as a safetensors file, as a trainer would write it.
+fn safetensors(seed: u64) -> Vec<u8> {
+    let spec = zoo::build(SMALL[0], 16, 10).unwrap();
+    let weights = FloatWeights::random(&spec, seed);
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    let mut put = |name: String, shape: Vec<usize>, numbers: &[f32]| {
+        let start = data.len();
+        data.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+        header.insert(name, json!({"dtype": "F32", "shape": shape, "data_offsets": [start, data.len()]}));
+    };
+    for step in spec.walk().steps() {
+        let name = &step.name;
+        match (weights.layer(name), &step.operation) {
+            (Some(LayerWeights::Linear { weights, biases }), operation) => {
+                let shape = match operation {
+                    Operation::Conv(conv) => {
+                        vec![conv.outputs, conv.inputs / conv.groups, conv.filter, conv.filter]
+                    }
+                    _ => vec![biases.len(), weights.len() / biases.len()],
+                };
+                put(format!("{name}.weight"), shape, weights);
+                put(format!("{name}.bias"), vec![biases.len()], biases);
+            }
+            (Some(LayerWeights::BatchNorm { scale, shift, mean, variance }), _) => {
+                let parts =
+                    [("weight", scale), ("bias", shift), ("running_mean", mean), ("running_var", variance)];
+                for (part, numbers) in parts {
+                    put(format!("{name}.{part}"), vec![numbers.len()], numbers);
+                }
+            }
+            (None, _) => {}
+        }
+    }
+    let header = serde_json::to_vec(&header).unwrap();
+    [&(header.len() as u64).to_le_bytes(), &header[..], &data].concat()
+}
+
+#[test]
+fn weights_come_from_a_file() {
+    let (model, weights) = (ScratchFile::new("trained.sordino"), ScratchFile::new("w.safetensors"));
+    std::fs::write(&weights.0, safetensors(3)).unwrap();
+    let from_file = json(&small("freeze"), &["-o", model.path(), "--weights", weights.path()]);
+    let random = json(&small("freeze"), &["-o", model.path(), "--seed", "3"]);
+    assert_eq!(from_file["weights"]["from"], "file");
+    assert_eq!(from_file["digest"], random["digest"]);
+    let text = stdout(&small("freeze"), &["-o", model.path(), "--weights", weights.path()]);
+    assert!(!text.contains("random weights") && text.contains("calibrated on random images"), "{text}");
+    let other = ["freeze", "resnet10:m=8", "-o", model.path(), "--weights", weights.path()];
+    assert!(refusal(&other).contains("stem.conv1"));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_model() {
+    let file = ScratchFile::new("seeded.sordino");
+    let digest = |seed: &str| {
+        json(&small("freeze"), &["-o", file.path(), "--relus", "500", "--seed", seed])["digest"].clone()
+    };
+    let first = digest("1");
+    assert_eq!(first, digest("1"));
+    assert_ne!(first, digest("2"));
+}
+
+#[test]
+fn verifying_names_the_first_layer_that_rounds_otherwise() {
+    let flags = ["-n", "2", "--relus", "300"];
+    let report = json(&small("verify"), &flags);
+    assert_eq!(report["matches_reference"], true);
+    let layers = report["first_differences"].as_array().unwrap();
+    let images: u64 = layers.iter().map(|layer| layer["images"].as_u64().unwrap()).sum();
+    assert_eq!(images, 2, "thousands of positions are rounded at random, so every image differs somewhere");
+    let text = stdout(&small("verify"), &flags);
+    assert!(text.contains("2 of 2 equal the reference"), "{text}");
+    assert!(text.contains("first part at"), "{text}");
+}
+
+#[test]
+fn the_plan_is_what_the_benchmark_measures() {
+    let flags = ["--relus", "300"];
+    let planned = json(&small("inspect"), &[&flags[..], &["--private"]].concat())["private"].clone();
+    let verb = [&["bench"], &small("private")[..]].concat();
+    let measured = json(&verb, &[&flags[..], &["--repeat", "1"]].concat());
+    assert_eq!(measured["matches_reference"], true);
+    for phase in ["set_up", "offline", "online"] {
+        for count in ["bytes_up", "bytes_down", "rounds"] {
+            assert_eq!(planned[phase][count], measured[phase][count], "{phase} {count}");
+        }
+    }
+    assert_eq!(planned["relus"], 300);
+    assert_eq!(planned["linearized"], measured["linearized"]);
+    let layers = planned["layers"].as_array().unwrap();
+    let sum = |key: &str| layers.iter().map(|layer| layer[key].as_u64().unwrap()).sum::<u64>();
+    assert_eq!(sum("truncation_bytes"), planned["truncation_bytes"].as_u64().unwrap());
+    assert_eq!(sum("weight_bytes"), planned["memory"]["server_weights"].as_u64().unwrap());
+}
+
+#[test]
+fn planned_time_follows_the_link() {
+    let private =
+        |flags: &[&str]| json(&small("inspect"), &[&["--private"], flags].concat())["private"].clone();
+    let plan = private(&["--link", "1gbps,20ms"]);
+    let online = &plan["online"];
+    let bytes = (online["bytes_up"].as_u64().unwrap() + online["bytes_down"].as_u64().unwrap()) as f64;
+    let expected = bytes * 8.0 / 1e9 + online["rounds"].as_f64().unwrap() * 0.010;
+    let [times] = &plan["least_times"].as_array().unwrap()[..] else { panic!("one link was named") };
+    assert!((times["online_s"].as_f64().unwrap() - expected).abs() < 1e-6);
+    assert_eq!(private(&[])["least_times"].as_array().unwrap().len(), 2);
+    let text = stdout(&small("inspect"), &["--private"]);
+    for part in ["random weights", "least on", "transformed weights", "after merging", "distance 2^-"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn models_and_networks_are_told_apart() {
+    let file = ScratchFile::new("apart.sordino");
+    stdout(&small("freeze"), &["-o", file.path()]);
+    for (arguments, part) in [
+        (vec!["freeze", file.path(), "-o", file.path()], "frozen already"),
+        (vec!["freeze", "resnet10:m=4", "-o", "model.bin"], "ends in .sordino"),
+        (vec!["verify", file.path(), "--cull", "1"], "name the network it came from"),
+        (vec!["verify", file.path(), "--outline", "coarse"], "name the network it came from"),
+        (vec!["inspect", file.path(), "--input", "8"], "name the network it came from"),
+        (vec!["inspect", file.path(), "--export", "x.toml"], "cannot be turned back"),
+        (vec!["inspect", "missing.sordino"], "missing.sordino is not usable"),
+        (vec!["inspect", "resnet10:m=4", "--weights", "w.safetensors"], "goes with --private"),
+        (vec!["inspect", "resnet10:m=4", "--link", "lan"], "--private"),
+        (vec!["freeze", "resnet10:m=4", "-o", "x.sordino", "--weights", "no.safetensors"], "no.safetensors"),
+        (vec!["freeze", "resnet10:m=4", "-o", "x.sordino", "--weight-bits", "9"], "choose 8 or 12"),
+        (vec!["verify", "resnet10:m=4", "-n", "0"], "0 is not in 1"),
+    ] {
+        let message = refusal(&arguments);
+        assert!(message.contains(part), "{arguments:?}: {message}");
+    }
+}
+
+#[test]
+fn a_damaged_model_is_refused() {
+    let file = ScratchFile::new("damaged.sordino");
+    stdout(&small("freeze"), &["-o", file.path()]);
+    let mut bytes = std::fs::read(&file.0).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&file.0, bytes).unwrap();
+    assert!(refusal(&["verify", file.path()]).contains("is not usable"));
+    assert!(refusal(&["inspect", file.path(), "--private"]).contains("is not usable"));
+}

@@ -7,6 +7,7 @@ mod progress;
 
 use std::fmt;
 use std::io::{Read, Write};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -31,12 +32,13 @@ pub use progress::{Progress, Watch};
 
 use crate::InferenceError;
 use crate::connection::Connection;
-use crate::plan::{NonlinearJob, Part, Plan, Reveal};
+use crate::plan::{GarbledPart, NonlinearJob, Part, Plan, Reveal};
 use crate::setup::{
     HELLO_BYTES, MAX_OUTLINE_BYTES, NONCE_BYTES, PROTOCOL_VERSION, inference_id, reveal_byte, session_id,
     session_scope,
 };
 use crate::transcript::{Kind, Phase, Work};
+use crate::workers::Workers;
 
 /// A client that is connected to a server.
 pub struct Client<S> {
@@ -49,6 +51,7 @@ pub struct Client<S> {
     /// An error leaves the parties at different places of the stream; nothing may follow it.
     is_broken: bool,
     watcher: Watcher,
+    workers: Workers,
 }
 
 /// What the client learns.
@@ -156,7 +159,26 @@ impl<S: Read + Write> Client<S> {
         connection.send(Kind::SetUp, sums.to_bytes().as_ref())?;
         connection.flush()?;
         let watcher = Watcher::default();
-        Ok(Self { connection, plan, session, keys, receiver, prepared: 0, is_broken: false, watcher })
+        Ok(Self {
+            connection,
+            plan,
+            session,
+            keys,
+            receiver,
+            prepared: 0,
+            is_broken: false,
+            watcher,
+            workers: Workers::alone(),
+        })
+    }
+
+    /// Uses so many threads from here on.
+    ///
+    /// # Errors
+    /// When the system does not give them.
+    pub fn use_threads(&mut self, threads: NonZeroUsize) -> Result<(), InferenceError> {
+        self.workers = Workers::new(threads)?;
+        Ok(())
     }
 
     /// What both parties do.
@@ -256,7 +278,7 @@ impl<S: Read + Write> Client<S> {
         for (jobs, material) in plan.rounds().iter().zip(material) {
             let mut replies = Vec::new();
             for own in material {
-                replies.extend(self.round(jobs, own, &mut workspace)?);
+                replies.extend(self.round(jobs, own)?);
             }
             for (kind, reply) in replies {
                 self.connection.send(kind, &reply)?;
@@ -271,25 +293,13 @@ impl<S: Read + Write> Client<S> {
         &mut self,
         jobs: &[NonlinearJob],
         material: Vec<PreparedPart>,
-        workspace: &mut Workspace,
     ) -> Result<Vec<(Kind, Vec<u8>)>, InferenceError> {
         let mut replies = Vec::new();
         let parts = jobs.iter().flat_map(|job| &job.parts);
         for (part, material) in parts.zip(material) {
             match (part, material) {
                 (Part::Garbled(part), PreparedPart::Garbled { chunks, blinds }) => {
-                    let circuit = part.layer.circuit();
-                    let mut replied = Vec::with_capacity(part.layer.reply_bytes());
-                    for (range, chunk) in part.layer.chunks().zip(chunks) {
-                        let lanes = range.len();
-                        let bytes = self.connection.receive(Kind::Garbled, circuit.label_bytes(lanes))?;
-                        let start = Instant::now();
-                        let labels = ActiveLabels::from_bytes(circuit, lanes, bytes)?;
-                        let reply = chunk.evaluate(&labels, &blinds.expose()[range], workspace)?;
-                        replied.extend_from_slice(reply.as_bytes());
-                        self.connection.spent(Work::Garbling, start);
-                    }
-                    replies.push((Kind::Garbled, replied));
+                    replies.push((Kind::Garbled, self.evaluate(part, chunks, &blinds)?));
                 }
                 (Part::Truncated(part), PreparedPart::Truncated(truncation)) => {
                     let bytes = self.connection.receive(Kind::Truncation, part.opening_bytes())?;
@@ -302,6 +312,35 @@ impl<S: Read + Write> Client<S> {
             }
         }
         Ok(replies)
+    }
+
+    /// Evaluates the chunks of a part as their labels come in.
+    fn evaluate(
+        &mut self,
+        part: &GarbledPart,
+        chunks: Vec<PreparedEvaluator>,
+        blinds: &Secret<Vec<u64>>,
+    ) -> Result<Vec<u8>, InferenceError> {
+        let circuit = part.layer.circuit();
+        let mut replied = Vec::with_capacity(part.layer.reply_bytes());
+        let mut chunks = part.layer.chunks().zip(chunks);
+        loop {
+            let mut group = Vec::new();
+            for (range, chunk) in chunks.by_ref().take(self.workers.chunks_at_once()) {
+                let bytes = self.connection.receive(Kind::Garbled, circuit.label_bytes(range.len()))?;
+                group.push((range, chunk, bytes));
+            }
+            if group.is_empty() {
+                return Ok(replied);
+            }
+            let start = Instant::now();
+            let replies = self.workers.map(group, |(range, chunk, bytes)| {
+                let labels = ActiveLabels::from_bytes(circuit, range.len(), bytes)?;
+                self.workers.with_workspace(|space| chunk.evaluate(&labels, &blinds.expose()[range], space))
+            })?;
+            replies.iter().for_each(|reply| replied.extend_from_slice(reply.as_bytes()));
+            self.connection.spent(Work::Garbling, start);
+        }
     }
 
     fn answer(

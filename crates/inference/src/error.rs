@@ -72,6 +72,9 @@ pub enum InferenceError {
     /// A layer's shape makes no sense.
     #[error("the outline asks for a layer that does not exist")]
     Geometry(#[from] GeometryError),
+    /// The system gave no threads.
+    #[error("the threads that were asked for could not be started")]
+    Threads(#[from] rayon::ThreadPoolBuildError),
     /// The system gave no randomness.
     #[error(transparent)]
     Random(#[from] SystemRandomError),

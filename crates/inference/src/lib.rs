@@ -26,6 +26,7 @@
 //! labels       the stream of wire labels from oblivious transfer
 //! client  server   the parties: set-up, prepare, classify
 //! connection   bytes between them, counted
+//! workers      the threads of one party
 //! transcript   what was sent, when, in which phase
 //! ```
 
@@ -38,5 +39,6 @@ pub mod plan;
 pub mod server;
 mod setup;
 pub mod transcript;
+mod workers;
 
 pub use error::InferenceError;

@@ -7,6 +7,7 @@ mod classify;
 mod prepare;
 
 use std::io::{Read, Write};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use crypto::domain;
@@ -31,6 +32,7 @@ use crate::setup::{
     HELLO_BYTES, NONCE_BYTES, PROTOCOL_VERSION, inference_id, reveal_byte, session_id, session_scope,
 };
 use crate::transcript::{Kind, Phase};
+use crate::workers::Workers;
 
 /// A model ready to be served: planned, its weights laid out for both phases.
 pub struct ServedModel {
@@ -145,6 +147,7 @@ pub struct Server<S> {
     prepared: u64,
     /// An error leaves the parties at different places of the stream; nothing may follow it.
     is_broken: bool,
+    workers: Workers,
 }
 
 /// Offline material of the server for one inference. It has no copy and is spent by use.
@@ -207,7 +210,17 @@ impl<S: Read + Write> Server<S> {
         connection.flush()?;
         let sums = TreeSums::from_bytes(&connection.receive(Kind::SetUp, TreeSums::BYTES)?)?;
         let sender = waiting.finish(&sums);
-        Ok(Self { connection, model, session, keys, sender, offset: garbling, prepared: 0, is_broken: false })
+        let (offset, workers) = (garbling, Workers::alone());
+        Ok(Self { connection, model, session, keys, sender, offset, prepared: 0, is_broken: false, workers })
+    }
+
+    /// Uses so many threads from here on.
+    ///
+    /// # Errors
+    /// When the system does not give them.
+    pub fn use_threads(&mut self, threads: NonZeroUsize) -> Result<(), InferenceError> {
+        self.workers = Workers::new(threads)?;
+        Ok(())
     }
 
     /// The bytes so far.

@@ -197,6 +197,29 @@ fn a_watcher_hears_of_every_layer_and_byte_of_the_offline_phase() {
 }
 
 #[test]
+fn any_number_of_threads_gives_the_same_answer() {
+    let spec = build("resnet10:m=20", 16);
+    let model = frozen(&spec, Some(&mixed_mask(&spec)), 11);
+    let image = Image::random(model.outline().input, 30);
+    let served = Arc::new(ServedModel::new(&model, Reveal::Logits, WeightMemory::Everything).unwrap());
+    let (client_end, server_end) = memory_pair();
+    let server = thread::spawn(move || {
+        let mut server = Server::accept(Connection::new(server_end, Role::Server), served, b"").unwrap();
+        server.use_threads(3.try_into().unwrap()).unwrap();
+        let prepared = server.prepare().unwrap();
+        server.classify(prepared).unwrap();
+    });
+    let mut client = Client::connect(Connection::new(client_end, Role::Client), Reveal::Logits, b"").unwrap();
+    client.use_threads(2.try_into().unwrap()).unwrap();
+    let mut prepared = client.prepare_recorded().unwrap();
+    let coins = prepared.take_record().unwrap();
+    let answer = client.classify(prepared, &image).unwrap();
+    server.join().unwrap();
+    assert_eq!(answer, Answer::Logits(reference::run_with(&model, &image, &coins).unwrap()));
+    assert_eq!(client.connection().transcript().phase(Phase::Online), client.plan().traffic().online);
+}
+
+#[test]
 fn the_class_alone_is_the_class_of_the_logits() {
     let model = frozen(&build("resnet10:m=4", 16), None, 7);
     let images: Vec<_> = (0..2).map(|number| Image::random(model.outline().input, 90 + number)).collect();

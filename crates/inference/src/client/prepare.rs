@@ -21,7 +21,7 @@ use super::{Client, PreparedClient, PreparedPart, ShareRecord};
 use crate::InferenceError;
 use crate::labels::choose;
 use crate::local;
-use crate::plan::{GarbledPart, Part, Plan, TruncatedPart};
+use crate::plan::{GarbledPart, LinearJob, Part, Plan, TruncatedPart};
 use crate::transcript::{Kind, Phase, Work};
 
 pub(super) fn run<S: Read + Write>(
@@ -48,7 +48,10 @@ pub(super) fn run<S: Read + Write>(
             let blinds = Secret::new(input.expose().to_unsigned());
             let start = Instant::now();
             let secrets = RequestSecrets::derive(&root, &scope(job.step + 1));
-            let request = client.keys[job.group].encrypt(&job.layout, blinds.expose(), secrets)?;
+            let key = &client.keys[job.group];
+            let numbers = (0..job.layout.input_ciphertexts()).collect();
+            let encrypt = |number| key.encrypt_ciphertext(&job.layout, blinds.expose(), &secrets, number);
+            let request = LinearRequest::assemble(&job.layout, client.workers.map(numbers, encrypt)?)?;
             let bytes = request.to_bytes(&job.layout);
             debug_assert_eq!(bytes.len(), LinearRequest::length(&job.layout));
             client.connection.spent(Work::Homomorphic, start);
@@ -59,7 +62,7 @@ pub(super) fn run<S: Read + Write>(
             let bytes = client.connection.receive(Kind::Homomorphic, LinearAnswer::length(&job.layout))?;
             let start = Instant::now();
             let answer = LinearAnswer::from_bytes(&job.layout, &bytes)?;
-            let share = client.keys[job.group].decrypt(&job.layout, &answer)?;
+            let share = decrypt(client, job, &answer)?;
             client.connection.spent(Work::Homomorphic, start);
             shares.set_linear(job.step, share.expose())?;
             client.watcher.layer_done(&plan, job.step, client.connection.transcript().bytes(Phase::Offline));
@@ -73,6 +76,23 @@ pub(super) fn run<S: Read + Write>(
     let logits = Share::new(shares.of(plan.outline().output()).clone());
     let image_blind = Share::new(shares.of(ValueId::IMAGE).clone());
     Ok(PreparedClient { session: client.session, image_blind, rounds, logits, argmax, record })
+}
+
+/// The client's share of a linear layer's output, ciphertext by ciphertext.
+fn decrypt<S>(
+    client: &Client<S>,
+    job: &LinearJob,
+    answer: &LinearAnswer,
+) -> Result<Secret<Vec<u64>>, InferenceError> {
+    let (key, layout) = (&client.keys[job.group], &job.layout);
+    let ciphertexts = answer.ciphertexts().iter().enumerate().collect();
+    let decrypt = |(index, ciphertext)| key.decrypt_ciphertext(layout, index, ciphertext);
+    let values = client.workers.map(ciphertexts, decrypt)?;
+    let mut share = Secret::new(vec![0; layout.shape().output_values()]);
+    for (index, values) in values.iter().enumerate() {
+        layout.scatter(index, values.expose(), share.expose_mut());
+    }
+    Ok(share)
 }
 
 /// The client's share of every value, as far as it is known.

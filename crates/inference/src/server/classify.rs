@@ -9,7 +9,7 @@ use crypto::garble::Workspace;
 use crypto::garble::garbler::{PreparedGarbler, WaitingGarbler};
 use crypto::garble::messages::Reply;
 use crypto::garble::truncate::{TruncationReply, WaitingTruncation};
-use crypto::ring::{RingVector, RingWidth, Share};
+use crypto::ring::{CHANNEL_BLOCK, PackedWeights, RingVector, RingWidth, Share};
 use crypto::secret::Secret;
 use network::inference_model::ModelOperation;
 use network::walk::ValueId;
@@ -19,6 +19,7 @@ use crate::InferenceError;
 use crate::local;
 use crate::plan::{NonlinearJob, Part};
 use crate::transcript::{Kind, Work};
+use crate::workers::Workers;
 
 pub(super) fn run<S: Read + Write>(
     server: &mut Server<S>,
@@ -39,7 +40,7 @@ pub(super) fn run<S: Read + Write>(
     }
     let mut workspace = Workspace::new(CpuFeatures::available());
     let start = Instant::now();
-    shares.run_linear_steps()?;
+    shares.run_linear_steps(&server.workers)?;
     server.connection.spent(Work::Linear, start);
     for (jobs, material) in model.plan.rounds().iter().zip(material) {
         let mut waiting = Vec::with_capacity(material.len());
@@ -51,7 +52,7 @@ pub(super) fn run<S: Read + Write>(
             receive_replies(server, jobs, own, images)?;
         }
         let start = Instant::now();
-        shares.run_linear_steps()?;
+        shares.run_linear_steps(&server.workers)?;
         server.connection.spent(Work::Linear, start);
     }
     for (image, argmax) in shares.images.iter().zip(argmaxes) {
@@ -115,7 +116,7 @@ impl<'a> ServerShares<'a> {
     }
 
     /// Follows every linear step whose inputs are known; all images are as far as the first.
-    fn run_linear_steps(&mut self) -> Result<(), InferenceError> {
+    fn run_linear_steps(&mut self, workers: &Workers) -> Result<(), InferenceError> {
         let outline = Arc::clone(self.model.plan.outline());
         let Some(first) = self.images.first() else { return Ok(()) };
         let mut known: Vec<bool> = first.values.iter().map(Option::is_some).collect();
@@ -130,7 +131,7 @@ impl<'a> ServerShares<'a> {
             }
             known[index + 1] = true;
             if is_linear {
-                self.linear(index, number)?;
+                self.linear(workers, index, number)?;
                 continue;
             }
             for image in &mut self.images {
@@ -142,7 +143,7 @@ impl<'a> ServerShares<'a> {
     }
 
     /// W (x - b) + s, at the scale of the output, plus the bias; one pass over the weights for all images.
-    fn linear(&mut self, index: usize, layer: usize) -> Result<(), InferenceError> {
+    fn linear(&mut self, workers: &Workers, index: usize, layer: usize) -> Result<(), InferenceError> {
         let step = &self.model.plan.outline().steps[index];
         let ModelOperation::Linear { channel_shifts, .. } = &step.operation else {
             unreachable!("the caller found a linear step")
@@ -155,7 +156,7 @@ impl<'a> ServerShares<'a> {
             .map(|image| image.of(step.inputs[0]).narrowed(width))
             .collect::<Result<_, _>>()?;
         let outputs = match inputs.as_slice() {
-            [input] => vec![served.packed.convolve(input)?],
+            [input] => vec![convolve(workers, &served.packed, input)?],
             many => {
                 let joined = Share::new(RingVector::concatenate(width, many)?);
                 split(&Share::new(served.packed.convolve(joined.expose())?), many.len())
@@ -174,6 +175,24 @@ impl<'a> ServerShares<'a> {
         }
         Ok(())
     }
+}
+
+/// One image through a layer, its output channels divided among the threads.
+fn convolve(
+    workers: &Workers,
+    packed: &PackedWeights,
+    input: &RingVector,
+) -> Result<RingVector, InferenceError> {
+    let geometry = packed.geometry();
+    let channels = geometry.shape().out_channels;
+    let step = channels.div_ceil(workers.threads()).next_multiple_of(CHANNEL_BLOCK);
+    if step >= channels {
+        return Ok(packed.convolve(input)?);
+    }
+    let cut = packed.pack_input(input)?;
+    let ranges = (0..channels).step_by(step).map(|start| start..channels.min(start + step)).collect();
+    let parts = workers.map(ranges, |range| packed.convolve_channels(&cut, range))?;
+    Ok(RingVector::concatenate(input.width(), &parts)?)
 }
 
 /// Cuts a vector into equal parts.

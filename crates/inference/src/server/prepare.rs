@@ -4,16 +4,17 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crypto::cpu::CpuFeatures;
 use crypto::domain;
-use crypto::garble::Workspace;
 use crypto::garble::garbler::PreparedGarbler;
 use crypto::garble::hash::{HashCounter, HashKey};
 use crypto::garble::label::Offset;
 use crypto::garble::truncate::OfferedTruncation;
-use crypto::he::{AnswerSecrets, LinearRequest};
+use crypto::he::{
+    AnswerSecrets, LinearAnswer, LinearRequest, PreparedWeights, PublicKey, TileInputs, WeightScratch,
+};
 use crypto::random::{Direction, Generator, InferenceId, Scope, Seed};
 use crypto::ring::{RingVector, RingWidth, Share};
+use crypto::secret::Secret;
 
 use super::{PreparedPart, PreparedServer, Server};
 use crate::InferenceError;
@@ -21,6 +22,7 @@ use crate::connection::Connection;
 use crate::labels::{ZeroLabels, correction_bytes};
 use crate::plan::{GarbledPart, Part, Plan, TruncatedPart};
 use crate::transcript::{Kind, Work};
+use crate::workers::Workers;
 
 pub(super) fn run<S: Read + Write>(
     server: &mut Server<S>,
@@ -49,7 +51,7 @@ pub(super) fn run<S: Read + Write>(
         labels: ZeroLabels::new(&mut server.sender, &corrections, transfers),
         seeds: root.derive(domain::GARBLE_LABELS, &scope(0)).generator(),
         coins: root.derive(domain::TRUNCATION_BIT, &scope(0)).generator(),
-        workspace: Workspace::new(CpuFeatures::available()),
+        workers: &server.workers,
         frame: Vec::new(),
     };
     let (rounds, argmax) = offering.everything(&plan)?;
@@ -77,7 +79,8 @@ fn answer_linear_layers<S: Read + Write>(
             let start = Instant::now();
             let secrets = AnswerSecrets::derive(root, &scope(job.step + 1));
             let weights = &server.model.layers[index].encrypted;
-            let (answer, mask) = weights.answer(&server.keys[job.group], &request, secrets)?;
+            let key = &server.keys[job.group];
+            let (answer, mask) = answer(&server.workers, weights, key, &request, &secrets)?;
             let bytes = answer.to_bytes();
             server.connection.spent(Work::Homomorphic, start);
             server.connection.send(Kind::Homomorphic, &bytes)?;
@@ -89,6 +92,37 @@ fn answer_linear_layers<S: Read + Write>(
     Ok(masks.into_iter().map(|mask| mask.expect("every linear step belongs to one flight")).collect())
 }
 
+/// One layer's answer, block by block.
+fn answer(
+    workers: &Workers,
+    weights: &PreparedWeights,
+    key: &PublicKey,
+    request: &LinearRequest,
+    secrets: &AnswerSecrets,
+) -> Result<(LinearAnswer, Secret<Vec<u64>>), InferenceError> {
+    let layout = weights.layout();
+    let mut blocks = Vec::with_capacity(layout.blocks());
+    for tile in 0..layout.tiles() {
+        let inputs = TileInputs::expand(layout, request, tile);
+        // A scratch serves one thread, so each gets a run of neighboring blocks.
+        let mut numbers: Vec<_> = layout.tile_blocks(tile).collect();
+        let run = numbers.len().div_ceil(workers.threads()).max(1);
+        let runs: Vec<Vec<usize>> = std::iter::from_fn(|| {
+            let rest = numbers.split_off(run.min(numbers.len()));
+            let taken = std::mem::replace(&mut numbers, rest);
+            (!taken.is_empty()).then_some(taken)
+        })
+        .collect();
+        let answered = workers.map(runs, |run| {
+            let mut scratch = WeightScratch::default();
+            let block = |block| weights.answer_block(key, &inputs, secrets, block, &mut scratch);
+            Ok::<_, InferenceError>(run.into_iter().map(block).collect::<Vec<_>>())
+        })?;
+        blocks.extend(answered.into_iter().flatten());
+    }
+    Ok(LinearAnswer::assemble(layout, blocks)?)
+}
+
 /// Everything the server sends after the corrections, part after part.
 struct Offering<'a, S> {
     connection: &'a mut Connection<S>,
@@ -98,7 +132,7 @@ struct Offering<'a, S> {
     labels: ZeroLabels<'a>,
     seeds: Generator,
     coins: Generator,
-    workspace: Workspace,
+    workers: &'a Workers,
     frame: Vec<u8>,
 }
 
@@ -126,18 +160,36 @@ impl<S: Read + Write> Offering<'_, S> {
         let mut counters = self.counter.take(part.layer.hash_count())?;
         let garblers = part.layer.garblers(self.key, &mut counters, &mut self.seeds)?;
         let mut prepared = Vec::with_capacity(garblers.len());
-        for garbler in garblers {
-            let lanes = garbler.lanes();
+        let mut garblers = garblers.into_iter();
+        loop {
             let start = Instant::now();
-            let labels = self.labels.take(circuit.client_wires() * lanes)?;
+            let mut group = Vec::new();
+            for garbler in garblers.by_ref().take(self.workers.chunks_at_once()) {
+                let labels = self.labels.take(circuit.client_wires() * garbler.lanes())?;
+                group.push((garbler, labels));
+            }
             self.connection.spent(Work::Transfer, start);
+            if group.is_empty() {
+                return Ok(prepared);
+            }
             let start = Instant::now();
-            self.frame.resize(circuit.table_bytes(lanes), 0);
-            prepared.push(garbler.garble_into(self.offset, &labels, &mut self.frame, &mut self.workspace)?);
+            let lengths: Vec<_> =
+                group.iter().map(|(garbler, _)| circuit.table_bytes(garbler.lanes())).collect();
+            self.frame.resize(lengths.iter().sum(), 0);
+            let mut rest = self.frame.as_mut_slice();
+            let mut items = Vec::with_capacity(group.len());
+            for ((garbler, labels), length) in group.into_iter().zip(lengths) {
+                let (tables, others) = rest.split_at_mut(length);
+                rest = others;
+                items.push((garbler, labels, tables));
+            }
+            let (workers, offset) = (self.workers, self.offset);
+            prepared.extend(workers.map(items, |(garbler, labels, tables)| {
+                workers.with_workspace(|space| garbler.garble_into(offset, &labels, tables, space))
+            })?);
             self.connection.spent(Work::Garbling, start);
             self.connection.send(Kind::Garbled, &self.frame)?;
         }
-        Ok(prepared)
     }
 
     fn truncated(&mut self, part: &TruncatedPart) -> Result<OfferedTruncation, InferenceError> {

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Instant;
@@ -44,9 +45,9 @@ pub(super) struct Arguments {
     /// Bytes that the server's transformed weights may take [default: as many as they need].
     #[arg(long, value_name = "BYTES")]
     weight_memory: Option<usize>,
-    /// Threads of each party; one is what there is today.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=1))]
-    threads: u8,
+    /// Threads of each party.
+    #[arg(long, default_value = "1", value_name = "COUNT")]
+    threads: NonZeroUsize,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -71,7 +72,7 @@ struct Report {
     logit_range: Option<i64>,
     server_ready_s: f64,
     he: Vec<String>,
-    threads: u8,
+    threads: usize,
     link: String,
     cpu: Option<String>,
     repeat: usize,
@@ -152,6 +153,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let (stream, binding) = connect_tls(TcpStream::connect(address)?, server.fingerprint)?;
     let reveal = if arguments.class_only { Reveal::Class } else { Reveal::Logits };
     let mut client = Client::connect(Connection::new(stream, Role::Client), reveal, &binding)?;
+    client.use_threads(arguments.threads)?;
     let progress = OfflineProgress::start(client.plan(), arguments.repeat * arguments.batch);
     client.watch(progress.watcher());
     let mut runs = Vec::new();
@@ -227,6 +229,7 @@ impl ServerProcess {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["bench", "server"]).arg(model);
         command.arg("--inferences").arg(arguments.repeat.to_string());
+        command.arg("--threads").arg(arguments.threads.to_string());
         command.arg("--batch").arg(arguments.batch.to_string());
         if arguments.class_only {
             command.arg("--class-only");
@@ -342,7 +345,7 @@ impl Report {
             logit_range: ranges.min(),
             server_ready_s: server.ready_s,
             he: plan.parameters().iter().map(ToString::to_string).collect(),
-            threads: arguments.threads,
+            threads: arguments.threads.get(),
             link: arguments.link.to_string(),
             cpu: crate::commands::doctor::processor(),
             repeat: runs.len(),

@@ -71,6 +71,10 @@ domains! {
     HE_PUBLIC_SEED = "he public key seed";
     /// The uniform half of the public key.
     HE_PUBLIC_UNIFORM = "he public key uniform half";
+    /// What kept material of the server belongs to: protocol version, what the client learns, model digest.
+    KEPT_MODEL = "kept model";
+    /// What prepared material of the client belongs to: protocol version, what it learns, outline digest.
+    KEPT_PLAN = "kept plan";
     /// The key of a file of prepared inferences.
     PREPARED_FILE = "prepared file key";
 }

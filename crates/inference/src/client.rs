@@ -2,6 +2,7 @@
 //!
 //! `Client` (connected) prepares inferences; a [`PreparedClient`] serves exactly one and is spent by it.
 
+mod kept;
 mod prepare;
 mod progress;
 
@@ -19,7 +20,7 @@ use crypto::garble::truncate::{PreparedTruncation, TruncationOpening};
 use crypto::he::{ClientKey, PublicSeed};
 use crypto::ot::base::ReceiverPoints;
 use crypto::ot::extension::{CorrelatedReceiver, ReceiverSetup};
-use crypto::random::{Direction, Seed, SessionId};
+use crypto::random::{Direction, InferenceId, Seed, SessionId};
 use crypto::ring::{RingVector, RingWidth, Share};
 use crypto::secret::Secret;
 use network::image::Image;
@@ -76,10 +77,14 @@ impl Answer {
     }
 }
 
-/// Offline material of the client for one inference. It has no copy and is spent by use.
+/// Offline material of the client for one inference. It has no copy and is spent by use, over the connection that made
+/// it or over any other one to the same server.
 #[derive(Debug)]
 pub struct PreparedClient {
+    /// What it was prepared for.
+    plan: [u8; 32],
     session: SessionId,
+    inference: InferenceId,
     /// Known to the client only.
     image_blind: Share,
     rounds: Vec<Vec<PreparedPart>>,
@@ -243,8 +248,9 @@ impl<S: Read + Write> Client<S> {
         &mut self,
         batch: Vec<(PreparedClient, &Image)>,
     ) -> Result<Vec<Answer>, InferenceError> {
-        if batch.iter().any(|(prepared, _)| prepared.session != self.session) {
-            return Err(InferenceError::OtherSession);
+        let plan = kept::plan_digest(&self.plan);
+        if batch.iter().any(|(prepared, _)| prepared.plan != plan) {
+            return Err(InferenceError::OtherModel);
         }
         if std::mem::replace(&mut self.is_broken, true) {
             return Err(InferenceError::Broken);

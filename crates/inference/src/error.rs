@@ -34,9 +34,9 @@ pub enum InferenceError {
         /// What the server offers.
         came: u8,
     },
-    /// Material of another session.
-    #[error("this was prepared in another session; its labels and blinds mean nothing here")]
-    OtherSession,
+    /// Material of another model.
+    #[error("this was prepared for another model, or for another way of answering; prepare again")]
+    OtherModel,
     /// An earlier step failed, so the parties no longer agree on where they are.
     #[error("an earlier step of this session failed; connect again")]
     Broken,

@@ -25,6 +25,7 @@
 //! local        linear steps on one party's shares
 //! labels       the stream of wire labels from oblivious transfer
 //! client  server   the parties: set-up, prepare, classify
+//! kept         prepared material as bytes, for an online phase over another connection
 //! connection   bytes between them, counted
 //! workers      the threads of one party
 //! transcript   what was sent, when, in which phase
@@ -33,6 +34,7 @@
 pub mod client;
 pub mod connection;
 mod error;
+pub mod kept;
 mod labels;
 mod local;
 pub mod plan;

@@ -4,6 +4,7 @@
 //! session; a [`PreparedServer`] serves exactly one inference and is spent by it.
 
 mod classify;
+mod kept;
 mod prepare;
 
 use std::io::{Read, Write};
@@ -19,11 +20,13 @@ use crypto::ot::TreeSums;
 use crypto::ot::base::SenderPoint;
 use crypto::ot::extension::{CorrelatedSender, SenderSetup};
 use crypto::ot::values::CorrelationOffset;
-use crypto::random::{Direction, Seed, SessionId};
+use crypto::random::{Direction, InferenceId, Seed, SessionId};
 use crypto::ring::geometry::{ConvGeometry, ConvShape, Extent};
 use crypto::ring::{PackedWeights, Share, Weights};
 use network::inference_model::{InferenceModel, LinearGeometry, WeightBits};
 use network::shape::Shape;
+
+pub use kept::KeptServer;
 
 use crate::InferenceError;
 use crate::connection::Connection;
@@ -39,6 +42,8 @@ pub struct ServedModel {
     plan: Arc<Plan>,
     outline_bytes: Vec<u8>,
     layers: Vec<ServedLayer>,
+    /// What prepared material belongs to. Known to the server only: it would let anyone test a guess of the weights.
+    digest: [u8; 32],
 }
 
 struct ServedLayer {
@@ -85,7 +90,8 @@ impl ServedModel {
                 biases: secret.biases.clone(),
             });
         }
-        Ok(Self { outline_bytes: outline.to_bytes(), plan, layers })
+        let digest = kept::model_digest(model, reveal);
+        Ok(Self { outline_bytes: outline.to_bytes(), plan, layers, digest })
     }
 
     /// What both parties do.
@@ -143,17 +149,25 @@ pub struct Server<S> {
     session: SessionId,
     keys: Vec<PublicKey>,
     sender: CorrelatedSender,
-    offset: Offset,
+    offset: Arc<Offset>,
     prepared: u64,
     /// An error leaves the parties at different places of the stream; nothing may follow it.
     is_broken: bool,
     workers: Workers,
 }
 
-/// Offline material of the server for one inference. It has no copy and is spent by use.
+/// Offline material of the server for one inference. It has no copy and is spent by use, over the connection that made
+/// it or over any other one to the same client.
 #[derive(Debug)]
 pub struct PreparedServer {
+    /// What it was prepared for.
+    model: [u8; 32],
     session: SessionId,
+    inference: InferenceId,
+    /// Where its masks come from. Known to the server only.
+    root: Seed,
+    /// That of the session that made it: labels of two sessions never share one. Known to the server only.
+    offset: Arc<Offset>,
     /// Masks of the linear layers' answers, in the rings of their outputs. Known to the server only.
     masks: Vec<Share>,
     rounds: Vec<Vec<PreparedPart>>,
@@ -210,7 +224,7 @@ impl<S: Read + Write> Server<S> {
         connection.flush()?;
         let sums = TreeSums::from_bytes(&connection.receive(Kind::SetUp, TreeSums::BYTES)?)?;
         let sender = waiting.finish(&sums);
-        let (offset, workers) = (garbling, Workers::alone());
+        let (offset, workers) = (Arc::new(garbling), Workers::alone());
         Ok(Self { connection, model, session, keys, sender, offset, prepared: 0, is_broken: false, workers })
     }
 
@@ -247,7 +261,7 @@ impl<S: Read + Write> Server<S> {
     /// Does the online work of one inference.
     ///
     /// # Errors
-    /// When the connection breaks or the peer's messages are malformed. The prepared material is spent in any
+    /// When the material is another model's, the connection breaks or the peer's messages are malformed. The prepared material is spent in any
     /// case, and after an error the session is over.
     pub fn classify(&mut self, prepared: PreparedServer) -> Result<(), InferenceError> {
         self.classify_batch(vec![prepared])
@@ -258,9 +272,9 @@ impl<S: Read + Write> Server<S> {
     /// # Errors
     /// As [`Server::classify`].
     pub fn classify_batch(&mut self, batch: Vec<PreparedServer>) -> Result<(), InferenceError> {
-        // Another session has another offset; labels of one must never meet the other.
-        if batch.iter().any(|prepared| prepared.session != self.session) {
-            return Err(InferenceError::OtherSession);
+        // Each brings the offset of its own session, so they may come from any; but masks and circuits fit one model.
+        if batch.iter().any(|prepared| prepared.model != self.model.digest) {
+            return Err(InferenceError::OtherModel);
         }
         if std::mem::replace(&mut self.is_broken, true) {
             return Err(InferenceError::Broken);

@@ -96,26 +96,25 @@ fn an_image_of_another_size_is_refused() {
 }
 
 #[test]
-fn material_of_another_session_is_refused_and_an_error_ends_a_session() {
+fn material_of_another_model_is_refused_and_an_error_ends_a_session() {
     let served = served(&tiny_model());
     let image = Image::random(served.plan().outline().input, 1);
-    let connect = || {
+    let classes = ServedModel::new(&tiny_model(), Reveal::Class, WeightMemory::Everything).unwrap();
+    let connect = |served: Arc<ServedModel>, reveal: Reveal| {
         let (client_end, server_end) = memory_pair();
-        let served = Arc::clone(&served);
         let server = thread::spawn(move || {
             let mut server = Server::accept(Connection::new(server_end, Role::Server), served, b"")?;
             let prepared = server.prepare()?;
             Ok::<_, InferenceError>((server, prepared))
         });
-        let mut client =
-            Client::connect(Connection::new(client_end, Role::Client), Reveal::Logits, b"").unwrap();
+        let mut client = Client::connect(Connection::new(client_end, Role::Client), reveal, b"").unwrap();
         let prepared = client.prepare().unwrap();
         (client, prepared, server.join().unwrap().unwrap())
     };
-    let (mut client, first, (mut server, server_first)) = connect();
-    let (_, second, (_, server_second)) = connect();
-    assert!(matches!(client.classify(second, &image), Err(InferenceError::OtherSession)));
-    assert!(matches!(server.classify(server_second), Err(InferenceError::OtherSession)));
+    let (mut client, first, (mut server, server_first)) = connect(served, Reveal::Logits);
+    let (_, second, (_, server_second)) = connect(Arc::new(classes), Reveal::Class);
+    assert!(matches!(client.classify(second, &image), Err(InferenceError::OtherModel)));
+    assert!(matches!(server.classify(server_second), Err(InferenceError::OtherModel)));
     let other = Image::random(Shape { channels: 1, height: 2, width: 3 }, 1);
     assert!(matches!(client.classify(first, &other), Err(InferenceError::Image(_))));
     assert!(matches!(client.prepare(), Err(InferenceError::Broken)));

@@ -17,6 +17,7 @@ use crypto::secret::Secret;
 use network::inference_model::{ModelOperation, ModelOutline};
 use network::walk::ValueId;
 
+use super::kept::plan_digest;
 use super::{Client, PreparedClient, PreparedPart, ShareRecord};
 use crate::InferenceError;
 use crate::labels::choose;
@@ -75,7 +76,8 @@ pub(super) fn run<S: Read + Write>(
     let (rounds, argmax) = receive_circuits(client, &plan, &shares)?;
     let logits = Share::new(shares.of(plan.outline().output()).clone());
     let image_blind = Share::new(shares.of(ValueId::IMAGE).clone());
-    Ok(PreparedClient { session: client.session, image_blind, rounds, logits, argmax, record })
+    let (session, made_for) = (client.session, plan_digest(&plan));
+    Ok(PreparedClient { plan: made_for, session, inference, image_blind, rounds, logits, argmax, record })
 }
 
 /// The client's share of a linear layer's output, ciphertext by ciphertext.

@@ -7,6 +7,7 @@ use std::time::Instant;
 use crypto::cpu::CpuFeatures;
 use crypto::garble::Workspace;
 use crypto::garble::garbler::{PreparedGarbler, WaitingGarbler};
+use crypto::garble::label::Offset;
 use crypto::garble::messages::Reply;
 use crypto::garble::truncate::{TruncationReply, WaitingTruncation};
 use crypto::ring::{CHANNEL_BLOCK, PackedWeights, RingVector, RingWidth, Share};
@@ -34,7 +35,7 @@ pub(super) fn run<S: Read + Write>(
     let mut argmaxes = Vec::with_capacity(batch.len());
     for prepared in batch {
         let bytes = server.connection.receive(Kind::Values, width.packed_bytes(count).unwrap_or(0))?;
-        shares.push(prepared.masks, RingVector::from_bytes(width, count, &bytes)?);
+        shares.push(prepared.masks, prepared.offset, RingVector::from_bytes(width, count, &bytes)?);
         material.iter_mut().zip(prepared.rounds).for_each(|(round, own)| round.push(own));
         argmaxes.push(prepared.argmax);
     }
@@ -56,7 +57,7 @@ pub(super) fn run<S: Read + Write>(
         server.connection.spent(Work::Linear, start);
     }
     for (image, argmax) in shares.images.iter().zip(argmaxes) {
-        send_answer(server, image.of(outline.output()), argmax, &mut workspace)?;
+        send_answer(server, image.of(outline.output()), &image.offset, argmax, &mut workspace)?;
     }
     Ok(server.connection.flush()?)
 }
@@ -64,6 +65,7 @@ pub(super) fn run<S: Read + Write>(
 fn send_answer<S: Read + Write>(
     server: &mut Server<S>,
     logits: &RingVector,
+    offset: &Offset,
     argmax: Option<PreparedGarbler>,
     workspace: &mut Workspace,
 ) -> Result<(), InferenceError> {
@@ -72,7 +74,7 @@ fn send_answer<S: Read + Write>(
         (Some(part), Some(garbler)) => {
             let logits = Secret::new(logits.to_unsigned());
             let inputs = Secret::new(part.server_inputs(logits.expose()));
-            let (labels, _) = garbler.encode(&server.offset, inputs.expose(), workspace)?;
+            let (labels, _) = garbler.encode(offset, inputs.expose(), workspace)?;
             server.connection.send(Kind::Garbled, labels.as_bytes())?;
         }
         _ => {
@@ -95,6 +97,8 @@ struct ImageShares {
     /// Spent as the linear steps are reached.
     masks: Vec<Option<Share>>,
     values: Vec<Option<Share>>,
+    /// That of the session that prepared this inference.
+    offset: Arc<Offset>,
 }
 
 impl ImageShares {
@@ -109,10 +113,10 @@ impl<'a> ServerShares<'a> {
         Self { model, images: Vec::new() }
     }
 
-    fn push(&mut self, masks: Vec<Share>, image: RingVector) {
+    fn push(&mut self, masks: Vec<Share>, offset: Arc<Offset>, image: RingVector) {
         let mut values: Vec<_> = self.model.plan.outline().steps.iter().map(|_| None).collect();
         values.insert(0, Some(Share::new(image)));
-        self.images.push(ImageShares { masks: masks.into_iter().map(Some).collect(), values });
+        self.images.push(ImageShares { masks: masks.into_iter().map(Some).collect(), values, offset });
     }
 
     /// Follows every linear step whose inputs are known; all images are as far as the first.
@@ -232,7 +236,7 @@ fn send_labels<S: Read + Write>(
                         let start = Instant::now();
                         frame.resize(circuit.label_bytes(range.len()), 0);
                         let values = &inputs.expose()[range.start * arity..range.end * arity];
-                        replies.push(chunk.encode_into(&server.offset, values, &mut frame, workspace)?);
+                        replies.push(chunk.encode_into(&shares.offset, values, &mut frame, workspace)?);
                         server.connection.spent(Work::Garbling, start);
                         server.connection.send(Kind::Garbled, &frame)?;
                     }

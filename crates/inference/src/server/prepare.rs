@@ -38,7 +38,8 @@ pub(super) fn run<S: Read + Write>(
     let transfers = plan.transfer_count();
     if transfers == 0 {
         let rounds = plan.rounds().iter().map(|_| Vec::new()).collect();
-        return Ok(PreparedServer { session, masks, rounds, argmax: None });
+        let (model, offset) = (server.model.digest, Arc::clone(&server.offset));
+        return Ok(PreparedServer { model, session, inference, root, offset, masks, rounds, argmax: None });
     }
     let corrections = server.connection.receive(Kind::Transfer, correction_bytes(transfers))?;
     let key = HashKey::random(&mut root.derive(domain::GARBLE_HASH_KEY, &scope(0)).generator());
@@ -57,7 +58,8 @@ pub(super) fn run<S: Read + Write>(
     let (rounds, argmax) = offering.everything(&plan)?;
     drop(offering);
     server.connection.flush()?;
-    Ok(PreparedServer { session, masks, rounds, argmax })
+    let (model, offset) = (server.model.digest, Arc::clone(&server.offset));
+    Ok(PreparedServer { model, session, inference, root, offset, masks, rounds, argmax })
 }
 
 /// Answers flight after flight; the masks come back in the order of the linear steps.

@@ -75,6 +75,16 @@ domains! {
     KEPT_MODEL = "kept model";
     /// What prepared material of the client belongs to: protocol version, what it learns, outline digest.
     KEPT_PLAN = "kept plan";
+    /// The key of one row of the server's store.
+    STORE_ROW = "store row key";
+    /// Whose limit a row counts against.
+    STORE_OWNER = "store owner";
+    /// What a row was prepared for.
+    STORE_MODEL = "store model";
+    /// What a client presents for a row.
+    STORE_TOKEN = "store token";
+    /// Whether a key is the one of a store.
+    STORE_KEY_CHECK = "store key check";
     /// The key of a file of prepared inferences.
     PREPARED_FILE = "prepared file key";
 }

@@ -19,3 +19,4 @@ pub use network;
 
 pub mod commands;
 mod report;
+pub mod service;

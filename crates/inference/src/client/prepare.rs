@@ -75,7 +75,7 @@ pub(super) fn run<S: Read + Write>(
     let (rounds, argmax) = receive_circuits(client, &plan, &shares)?;
     let logits = Share::new(shares.of(plan.outline().output()).clone());
     let image_blind = Share::new(shares.of(ValueId::IMAGE).clone());
-    Ok(PreparedClient { session: client.session, image_blind, rounds, logits, argmax, record })
+    Ok(PreparedClient { session: client.session, inference, image_blind, rounds, logits, argmax, record })
 }
 
 /// The client's share of a linear layer's output, ciphertext by ciphertext.
@@ -260,9 +260,10 @@ impl<S: Read + Write> Receiving<'_, S> {
         let circuit = part.layer.circuit();
         let mut counters = self.counter.take(part.layer.hash_count())?;
         let mut prepared = Vec::with_capacity(part.layer.chunk_count());
+        self.client.connection.expect(Kind::Garbled, part.layer.table_bytes())?;
         for evaluator in part.layer.evaluators(self.key, &mut counters)? {
             let lanes = evaluator.lanes();
-            let bytes = self.client.connection.receive(Kind::Garbled, circuit.table_bytes(lanes))?;
+            let bytes = self.client.connection.receive_piece(circuit.table_bytes(lanes))?;
             let tables = GarbledChunk::from_bytes(circuit, lanes, bytes)?;
             let labels = self.take_labels(circuit.client_wires() * lanes);
             prepared.push(evaluator.receive(tables, labels)?);

@@ -38,7 +38,7 @@ pub(super) fn run<S: Read + Write>(
     let transfers = plan.transfer_count();
     if transfers == 0 {
         let rounds = plan.rounds().iter().map(|_| Vec::new()).collect();
-        return Ok(PreparedServer { session, masks, rounds, argmax: None });
+        return Ok(PreparedServer { session, inference, masks, rounds, argmax: None });
     }
     let corrections = server.connection.receive(Kind::Transfer, correction_bytes(transfers))?;
     let key = HashKey::random(&mut root.derive(domain::GARBLE_HASH_KEY, &scope(0)).generator());
@@ -57,7 +57,7 @@ pub(super) fn run<S: Read + Write>(
     let (rounds, argmax) = offering.everything(&plan)?;
     drop(offering);
     server.connection.flush()?;
-    Ok(PreparedServer { session, masks, rounds, argmax })
+    Ok(PreparedServer { session, inference, masks, rounds, argmax })
 }
 
 /// Answers flight after flight; the masks come back in the order of the linear steps.
@@ -161,6 +161,7 @@ impl<S: Read + Write> Offering<'_, S> {
         let garblers = part.layer.garblers(self.key, &mut counters, &mut self.seeds)?;
         let mut prepared = Vec::with_capacity(garblers.len());
         let mut garblers = garblers.into_iter();
+        self.connection.begin(Kind::Garbled, part.layer.table_bytes())?;
         loop {
             let start = Instant::now();
             let mut group = Vec::new();
@@ -188,7 +189,7 @@ impl<S: Read + Write> Offering<'_, S> {
                 workers.with_workspace(|space| garbler.garble_into(offset, &labels, tables, space))
             })?);
             self.connection.spent(Work::Garbling, start);
-            self.connection.send(Kind::Garbled, &self.frame)?;
+            self.connection.send_piece(&self.frame)?;
         }
     }
 

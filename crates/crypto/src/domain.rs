@@ -27,6 +27,12 @@ macro_rules! domains {
 domains! {
     /// The session id, from protocol version, nonces, outline digest and channel binding.
     SESSION_ID = "session id";
+    /// What stands for an id in the header of a message.
+    FRAME_TAG = "frame tag";
+    /// What both parties derive from one outline.
+    PLAN_DIGEST = "plan digest";
+    /// The salted commitment to a model's weights.
+    WEIGHT_COMMITMENT = "weight commitment";
     /// The running hash of everything two parties said.
     TRANSCRIPT = "transcript";
     /// Keys of the base oblivious transfers.

@@ -10,12 +10,15 @@
 //! once. Whoever stores them encrypts them and destroys them before use; nothing of the OT extension is in them, since
 //! that must never be saved.
 
+use crypto::domain::Domain;
 use crypto::garble::GarbleError;
 use crypto::random::{InferenceId, SessionId};
 use crypto::ring::{RingVector, RingWidth, Share, UnpackError, WidthOutOfRange};
 use crypto::secret::Secret;
 
-use crate::plan::{GarbledPart, Part, Plan};
+use crate::connection::frame::PROTOCOL_VERSION;
+use crate::plan::{GarbledPart, Part, Plan, Reveal};
+use crate::setup::hello::reveal_byte;
 
 /// The version of both formats.
 pub const FORMAT_VERSION: u32 = 1;
@@ -164,6 +167,13 @@ impl<'a> Reader<'a> {
     pub(crate) fn share(&mut self, width: RingWidth, count: usize) -> Result<Share, KeptError> {
         Ok(Share::new(RingVector::from_bytes(width, count, self.take(packed_bytes(width, count)))?))
     }
+}
+
+/// What material belongs to: a model or outline, the steps both parties derive from it, what the client learns.
+pub(crate) fn made_for(domain: Domain, model: &[u8; 32], plan: &[u8; 32], reveal: Reveal) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key(domain.context());
+    hasher.update(&PROTOCOL_VERSION.to_le_bytes()).update(&[reveal_byte(reveal)]).update(model).update(plan);
+    *hasher.finalize().as_bytes()
 }
 
 /// Bytes of that many values of a plan.

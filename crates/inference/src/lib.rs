@@ -26,7 +26,9 @@
 //! labels       the stream of wire labels from oblivious transfer
 //! client  server   the parties: set-up, prepare, classify
 //! kept         prepared material as bytes, for an online phase over another connection
-//! connection   bytes between them, counted
+//! setup        hellos, session ids, commitments
+//! requests     what a client asks for after the set-up
+//! connection   messages between them: framed, checked, counted
 //! workers      the threads of one party
 //! transcript   what was sent, when, in which phase
 //! ```
@@ -38,8 +40,9 @@ pub mod kept;
 mod labels;
 mod local;
 pub mod plan;
+pub mod requests;
 pub mod server;
-mod setup;
+pub mod setup;
 pub mod transcript;
 mod workers;
 

@@ -18,5 +18,6 @@ pub use inference;
 pub use network;
 
 pub mod commands;
+pub mod image_files;
 mod report;
 pub mod service;

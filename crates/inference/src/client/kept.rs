@@ -8,10 +8,11 @@ use crypto::secret::Secret;
 
 use super::{PreparedClient, PreparedPart};
 use crate::kept::{
-    HEADER_BYTES, Header, KeptError, Party, Reader, Writer, end_widths, packed_bytes, sum_parts,
+    HEADER_BYTES, Header, KeptError, Party, Reader, Writer, end_widths, made_for, packed_bytes, sum_parts,
 };
-use crate::plan::{GarbledPart, Part, Plan, TruncatedPart};
-use crate::setup::{PROTOCOL_VERSION, reveal_byte};
+use crate::plan::{GarbledPart, Part, Plan, Reveal, TruncatedPart};
+use crate::setup::hello::Agreement;
+use crate::setup::plan_digest;
 
 impl PreparedClient {
     /// The secret bytes to keep until there is an image. They serve once: whoever stores them destroys them durably
@@ -20,7 +21,7 @@ impl PreparedClient {
     /// # Errors
     /// When the plan is not the one this was prepared for.
     pub fn into_bytes(self, plan: &Plan) -> Result<Secret<Vec<u8>>, KeptError> {
-        if self.plan != plan_digest(plan) {
+        if self.plan != plan_made_for(plan) {
             return Err(KeptError::OtherModel);
         }
         let header = Header { made_for: self.plan, session: self.session, inference: self.inference };
@@ -50,7 +51,7 @@ impl PreparedClient {
     /// When the bytes were made by another version or for another model, or are damaged.
     pub fn from_bytes(plan: &Plan, bytes: &Secret<Vec<u8>>) -> Result<Self, KeptError> {
         let body = body_bytes(plan)?;
-        let (header, mut reader) = Reader::new(Party::Client, &plan_digest(plan), body, bytes.expose())?;
+        let (header, mut reader) = Reader::new(Party::Client, &plan_made_for(plan), body, bytes.expose())?;
         let (image_width, logits_width) = end_widths(plan)?;
         let image_blind = reader.share(image_width, plan.outline().input.scalars() as usize)?;
         let logits = reader.share(logits_width, plan.outline().classes)?;
@@ -77,11 +78,14 @@ impl Plan {
 }
 
 /// What material of this plan belongs to.
-pub(super) fn plan_digest(plan: &Plan) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new_derive_key(domain::KEPT_PLAN.context());
-    hasher.update(&PROTOCOL_VERSION.to_le_bytes());
-    hasher.update(&[reveal_byte(plan.reveal())]).update(&plan.outline().digest());
-    *hasher.finalize().as_bytes()
+fn plan_made_for(plan: &Plan) -> [u8; 32] {
+    let outline = blake3::hash(&plan.outline().to_bytes());
+    made_for(domain::KEPT_PLAN, outline.as_bytes(), &plan_digest(plan), plan.reveal())
+}
+
+/// The same, for those who have both digests already.
+pub(super) fn agreed_made_for(agreement: &Agreement, reveal: Reveal) -> [u8; 32] {
+    made_for(domain::KEPT_PLAN, &agreement.outline, &agreement.plan, reveal)
 }
 
 fn body_bytes(plan: &Plan) -> Result<usize, KeptError> {

@@ -17,7 +17,7 @@ use crypto::secret::Secret;
 use network::inference_model::{ModelOperation, ModelOutline};
 use network::walk::ValueId;
 
-use super::kept::plan_digest;
+use super::kept::agreed_made_for;
 use super::{Client, PreparedClient, PreparedPart, ShareRecord};
 use crate::InferenceError;
 use crate::labels::choose;
@@ -76,7 +76,7 @@ pub(super) fn run<S: Read + Write>(
     let (rounds, argmax) = receive_circuits(client, &plan, &shares)?;
     let logits = Share::new(shares.of(plan.outline().output()).clone());
     let image_blind = Share::new(shares.of(ValueId::IMAGE).clone());
-    let (session, made_for) = (client.session, plan_digest(&plan));
+    let (session, made_for) = (client.session, agreed_made_for(&client.agreement, plan.reveal()));
     Ok(PreparedClient { plan: made_for, session, inference, image_blind, rounds, logits, argmax, record })
 }
 
@@ -262,9 +262,10 @@ impl<S: Read + Write> Receiving<'_, S> {
         let circuit = part.layer.circuit();
         let mut counters = self.counter.take(part.layer.hash_count())?;
         let mut prepared = Vec::with_capacity(part.layer.chunk_count());
+        self.client.connection.expect(Kind::Garbled, part.layer.table_bytes())?;
         for evaluator in part.layer.evaluators(self.key, &mut counters)? {
             let lanes = evaluator.lanes();
-            let bytes = self.client.connection.receive(Kind::Garbled, circuit.table_bytes(lanes))?;
+            let bytes = self.client.connection.receive_piece(circuit.table_bytes(lanes))?;
             let tables = GarbledChunk::from_bytes(circuit, lanes, bytes)?;
             let labels = self.take_labels(circuit.client_wires() * lanes);
             prepared.push(evaluator.receive(tables, labels)?);

@@ -33,7 +33,9 @@ pub(super) fn run<S: Read + Write>(
     let mut shares = ServerShares::new(&model);
     let mut material: Vec<_> = model.plan.rounds().iter().map(|_| Vec::with_capacity(batch.len())).collect();
     let mut argmaxes = Vec::with_capacity(batch.len());
+    let inferences: Vec<_> = batch.iter().map(|prepared| prepared.inference).collect();
     for prepared in batch {
+        server.connection.concern(Some(prepared.inference));
         let bytes = server.connection.receive(Kind::Values, width.packed_bytes(count).unwrap_or(0))?;
         shares.push(prepared.masks, prepared.offset, RingVector::from_bytes(width, count, &bytes)?);
         material.iter_mut().zip(prepared.rounds).for_each(|(round, own)| round.push(own));
@@ -45,21 +47,24 @@ pub(super) fn run<S: Read + Write>(
     server.connection.spent(Work::Linear, start);
     for (jobs, material) in model.plan.rounds().iter().zip(material) {
         let mut waiting = Vec::with_capacity(material.len());
-        for (own, images) in material.into_iter().zip(&shares.images) {
+        for ((own, images), inference) in material.into_iter().zip(&shares.images).zip(&inferences) {
+            server.connection.concern(Some(*inference));
             waiting.push(send_labels(server, jobs, own, images, &mut workspace)?);
         }
         server.connection.flush()?;
-        for (own, images) in waiting.into_iter().zip(&mut shares.images) {
+        for ((own, images), inference) in waiting.into_iter().zip(&mut shares.images).zip(&inferences) {
+            server.connection.concern(Some(*inference));
             receive_replies(server, jobs, own, images)?;
         }
         let start = Instant::now();
         shares.run_linear_steps(&server.workers)?;
         server.connection.spent(Work::Linear, start);
     }
-    for (image, argmax) in shares.images.iter().zip(argmaxes) {
+    for ((image, argmax), inference) in shares.images.iter().zip(argmaxes).zip(&inferences) {
+        server.connection.concern(Some(*inference));
         send_answer(server, image.of(outline.output()), &image.offset, argmax, &mut workspace)?;
     }
-    Ok(server.connection.flush()?)
+    server.connection.flush()
 }
 
 fn send_answer<S: Read + Write>(
@@ -232,13 +237,14 @@ fn send_labels<S: Read + Write>(
                     let arity = part.arity();
                     let circuit = part.layer.circuit();
                     let mut replies = Vec::with_capacity(chunks.len());
+                    server.connection.begin(Kind::Garbled, part.layer.label_bytes())?;
                     for (range, chunk) in part.layer.chunks().zip(chunks) {
                         let start = Instant::now();
                         frame.resize(circuit.label_bytes(range.len()), 0);
                         let values = &inputs.expose()[range.start * arity..range.end * arity];
                         replies.push(chunk.encode_into(&shares.offset, values, &mut frame, workspace)?);
                         server.connection.spent(Work::Garbling, start);
-                        server.connection.send(Kind::Garbled, &frame)?;
+                        server.connection.send_piece(&frame)?;
                     }
                     WaitingPart::Garbled(replies)
                 }
@@ -273,9 +279,9 @@ fn receive_replies<S: Read + Write>(
             match (part, waiting) {
                 (Part::Garbled(part), WaitingPart::Garbled(chunks)) => {
                     let circuit = part.layer.circuit();
+                    server.connection.expect(Kind::Garbled, part.layer.reply_bytes())?;
                     for (range, chunk) in part.layer.chunks().zip(chunks) {
-                        let bytes =
-                            server.connection.receive(Kind::Garbled, circuit.reply_bytes(range.len()))?;
+                        let bytes = server.connection.receive_piece(circuit.reply_bytes(range.len()))?;
                         let reply = Reply::from_bytes(circuit, range.len(), bytes)?;
                         for (position, value) in part.outputs[range].iter().zip(chunk.finish(reply)?) {
                             values.expose_mut()[*position as usize] = value;

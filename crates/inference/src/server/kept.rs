@@ -17,9 +17,9 @@ use crypto::secret::Secret;
 use network::inference_model::InferenceModel;
 
 use super::{PreparedPart, PreparedServer, ServedModel};
-use crate::kept::{HEADER_BYTES, Header, KeptError, Party, Reader, Writer, sum_parts};
+use crate::kept::{HEADER_BYTES, Header, KeptError, Party, Reader, Writer, made_for, sum_parts};
 use crate::plan::{GarbledPart, Part, Plan, Reveal, TruncatedPart};
-use crate::setup::{PROTOCOL_VERSION, reveal_byte};
+use crate::setup::hello::Agreement;
 
 /// Root seed and offset.
 const SECRETS_BYTES: usize = 32 + 16;
@@ -66,6 +66,11 @@ impl KeptServer {
 }
 
 impl PreparedServer {
+    /// What it was prepared for: [`ServedModel::kept_digest`] of its model.
+    pub fn kept_digest(&self) -> &[u8; 32] {
+        &self.model
+    }
+
     /// The bytes to keep until a client asks for this inference.
     pub fn into_kept(self) -> KeptServer {
         let mut parts = Vec::new();
@@ -104,10 +109,8 @@ impl ServedModel {
 }
 
 /// What material of this model belongs to.
-pub(super) fn model_digest(model: &InferenceModel, reveal: Reveal) -> [u8; 32] {
-    let mut hasher = blake3::Hasher::new_derive_key(domain::KEPT_MODEL.context());
-    hasher.update(&PROTOCOL_VERSION.to_le_bytes()).update(&[reveal_byte(reveal)]).update(&model.digest());
-    *hasher.finalize().as_bytes()
+pub(super) fn model_digest(model: &InferenceModel, agreement: &Agreement, reveal: Reveal) -> [u8; 32] {
+    made_for(domain::KEPT_MODEL, &model.digest(), &agreement.plan, reveal)
 }
 
 fn body_bytes(plan: &Plan) -> usize {

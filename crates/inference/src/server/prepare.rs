@@ -163,6 +163,7 @@ impl<S: Read + Write> Offering<'_, S> {
         let garblers = part.layer.garblers(self.key, &mut counters, &mut self.seeds)?;
         let mut prepared = Vec::with_capacity(garblers.len());
         let mut garblers = garblers.into_iter();
+        self.connection.begin(Kind::Garbled, part.layer.table_bytes())?;
         loop {
             let start = Instant::now();
             let mut group = Vec::new();
@@ -190,7 +191,7 @@ impl<S: Read + Write> Offering<'_, S> {
                 workers.with_workspace(|space| garbler.garble_into(offset, &labels, tables, space))
             })?);
             self.connection.spent(Work::Garbling, start);
-            self.connection.send(Kind::Garbled, &self.frame)?;
+            self.connection.send_piece(&self.frame)?;
         }
     }
 

@@ -11,110 +11,35 @@
 //! is noise. The room of the body is given back afterwards. A copy of the file opens the same inferences; the server,
 //! which spends each id once, refuses the second use. One process at a time holds the file's lock.
 
+mod error;
+mod format;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crypto::domain;
-use crypto::random::{Seed, SystemRandomError};
+use crypto::random::Seed;
 use crypto::secret::Secret;
 use inference::client::PreparedClient;
-use inference::kept::KeptError;
 use inference::plan::Plan;
+use inference::requests::KeptId;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 
+pub use error::PreparedFileError;
+use error::damaged;
+pub use format::{Description, FILE_VERSION, MAX_SLOTS};
+use format::{
+    HEADER_BYTES, Head, MAX_BODY, MAX_DESCRIPTION, SLOT_BYTES, SLOT_KEY, Slot, file_key, read_description,
+};
+
 use super::seal::{self, OVERHEAD};
-use super::secret_file::{SecretFileError, create_private, expect_private, failing, sync_folder};
-use super::store::{ClientToken, Kept, PreparedId};
-
-/// The version of the format.
-pub const FILE_VERSION: u32 = 1;
-/// The most inferences in one file.
-pub const MAX_SLOTS: u32 = 100_000;
-/// The most bytes of one inference.
-const MAX_BODY: u64 = 1 << 36;
-/// The longest description.
-const MAX_DESCRIPTION: usize = 64 << 10;
-
-const MAGIC: [u8; 8] = *b"SordFile";
-const HEADER_BYTES: usize = 64;
-const SLOT_BYTES: usize = 96;
-/// Where the sealed key stands in a slot.
-const SLOT_KEY: std::ops::Range<usize> = 32..32 + OVERHEAD + 32;
-
-/// A file that cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum PreparedFileError {
-    /// The system or the file's mode.
-    #[error(transparent)]
-    File(#[from] SecretFileError),
-    /// Something else.
-    #[error("{} is no file of prepared inferences", path.display())]
-    Magic {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Another version.
-    #[error("{} has format version {came}, this program reads version {expected}; prepare again", path.display())]
-    Version {
-        /// The file.
-        path: PathBuf,
-        /// Ours.
-        expected: u32,
-        /// Theirs.
-        came: u32,
-    },
-    /// Cut off, or changed by someone without the key.
-    #[error("{} is damaged: {what}", path.display())]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        what: &'static str,
-    },
-    /// The wrong key.
-    #[error("the key does not open {}: it is another file's, or the file was changed", path.display())]
-    Key {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Nothing left.
-    #[error("no usable inference is left in {} ({expired} expired); prepare new ones", path.display())]
-    Empty {
-        /// The file.
-        path: PathBuf,
-        /// How many were too old.
-        expired: u32,
-    },
-    /// More than the file was made for.
-    #[error("all {slots} places of {} are filled", path.display())]
-    Full {
-        /// The file.
-        path: PathBuf,
-        /// How many.
-        slots: u32,
-    },
-    /// What was read back cannot be used.
-    #[error("a prepared inference cannot be used")]
-    Kept(#[from] KeptError),
-    /// No randomness.
-    #[error(transparent)]
-    Random(#[from] SystemRandomError),
-}
-
-/// What a file is for. Only the key's owner can read it.
-#[derive(Debug)]
-pub struct Description {
-    /// The client's right to its inferences at the server.
-    pub token: ClientToken,
-    /// Where the server was.
-    pub server: String,
-    /// Which of its models.
-    pub model: String,
-    /// What the server said it serves: the inferences fit this and nothing else.
-    pub commitment: [u8; 32],
-}
+use super::secret_file::{create_private, expect_private, failing, sync_folder};
+use super::store::Kept;
 
 /// An open and locked file.
 #[derive(Debug)]
@@ -130,119 +55,9 @@ pub struct PreparedFile {
 #[derive(Debug)]
 pub struct Taken {
     /// Its name at the server.
-    pub id: PreparedId,
+    pub id: KeptId,
     /// The client's half.
     pub prepared: PreparedClient,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Head {
-    slots: u32,
-    body_bytes: u64,
-    file_id: [u8; 16],
-    description_bytes: u32,
-}
-
-impl Head {
-    fn to_bytes(self) -> [u8; HEADER_BYTES] {
-        let mut bytes = [0; HEADER_BYTES];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&FILE_VERSION.to_le_bytes());
-        bytes[12..16].copy_from_slice(&self.slots.to_le_bytes());
-        bytes[16..24].copy_from_slice(&self.body_bytes.to_le_bytes());
-        bytes[24..40].copy_from_slice(&self.file_id);
-        bytes[40..44].copy_from_slice(&self.description_bytes.to_le_bytes());
-        bytes
-    }
-
-    fn from_bytes(path: &Path, bytes: &[u8; HEADER_BYTES]) -> Result<Self, PreparedFileError> {
-        let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        if bytes[..8] != MAGIC {
-            return Err(PreparedFileError::Magic { path: path.to_owned() });
-        }
-        let (expected, came) = (FILE_VERSION, number(8));
-        if came != expected {
-            return Err(PreparedFileError::Version { path: path.to_owned(), expected, came });
-        }
-        let head = Self {
-            slots: number(12),
-            body_bytes: u64::from(number(16)) | u64::from(number(20)) << 32,
-            file_id: *bytes[24..40].first_chunk().expect("as many bytes"),
-            description_bytes: number(40),
-        };
-        let is_sound = (1..=MAX_SLOTS).contains(&head.slots)
-            && head.body_bytes <= MAX_BODY
-            && head.description_bytes as usize <= MAX_DESCRIPTION + OVERHEAD
-            && bytes[44..].iter().all(|byte| *byte == 0);
-        if is_sound { Ok(head) } else { Err(damaged(path, "its header makes no sense")) }
-    }
-
-    fn slot(&self, slot: u32) -> u64 {
-        (HEADER_BYTES + self.description_bytes as usize + slot as usize * SLOT_BYTES) as u64
-    }
-
-    /// A body with its nonce and tag.
-    fn sealed_bytes(&self) -> u64 {
-        self.body_bytes + OVERHEAD as u64
-    }
-
-    fn body(&self, slot: u32) -> u64 {
-        self.slot(self.slots) + u64::from(slot) * self.sealed_bytes()
-    }
-}
-
-fn damaged(path: &Path, what: &'static str) -> PreparedFileError {
-    PreparedFileError::Damaged { path: path.to_owned(), what }
-}
-
-impl Description {
-    fn to_bytes(&self) -> Secret<Vec<u8>> {
-        let room = 32 + 32 + 8 + self.server.len() + self.model.len();
-        let mut bytes = Secret::new(Vec::with_capacity(room));
-        bytes.expose_mut().extend_from_slice(self.token.expose());
-        bytes.expose_mut().extend_from_slice(&self.commitment);
-        for text in [&self.server, &self.model] {
-            bytes.expose_mut().extend_from_slice(&(text.len() as u32).to_le_bytes());
-            bytes.expose_mut().extend_from_slice(text.as_bytes());
-        }
-        bytes
-    }
-
-    fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (token, rest) = bytes.split_first_chunk()?;
-        let (commitment, mut rest) = rest.split_first_chunk()?;
-        let mut text = || {
-            let (length, others) = rest.split_first_chunk()?;
-            let (text, others) = others.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-            rest = others;
-            String::from_utf8(text.to_vec()).ok()
-        };
-        let (server, model) = (text()?, text()?);
-        let token = ClientToken::from_bytes(*token);
-        rest.is_empty().then_some(Self { token, server, model, commitment: *commitment })
-    }
-}
-
-/// Reads the description in a file's bytes, for whoever holds the key; the rest of the file is not looked at.
-///
-/// # Errors
-/// When the bytes are no such file, or the key is another's.
-pub fn read_description(
-    path: &Path,
-    key: &Secret<[u8; 32]>,
-    bytes: &[u8],
-) -> Result<Description, PreparedFileError> {
-    let short = || damaged(path, "it is cut off");
-    let (head_bytes, rest) = bytes.split_first_chunk().ok_or_else(short)?;
-    let head = Head::from_bytes(path, head_bytes)?;
-    let sealed = rest.get(..head.description_bytes as usize).ok_or_else(short)?;
-    let opened = seal::open(&file_key(key, &head), head_bytes, sealed);
-    let plain = opened.map_err(|_| PreparedFileError::Key { path: path.to_owned() })?;
-    Description::from_bytes(plain.expose()).ok_or_else(|| damaged(path, "its description makes no sense"))
-}
-
-fn file_key(key: &Secret<[u8; 32]>, head: &Head) -> Secret<[u8; 32]> {
-    seal::derive_key(domain::PREPARED_FILE, key.expose(), &head.file_id)
 }
 
 impl PreparedFile {
@@ -373,7 +188,7 @@ impl PreparedFile {
         Ok(Taken { id, prepared: PreparedClient::from_bytes(plan, &bytes)? })
     }
 
-    fn take_bytes(&mut self, now: u64) -> Result<(PreparedId, Secret<Vec<u8>>), PreparedFileError> {
+    fn take_bytes(&mut self, now: u64) -> Result<(KeptId, Secret<Vec<u8>>), PreparedFileError> {
         let (mut first, mut expired) = (None::<(u32, Slot)>, 0);
         for number in 0..self.head.slots {
             let Some(slot) = self.read_slot(number)? else { continue };
@@ -420,11 +235,11 @@ impl PreparedFile {
     }
 
     /// What a slot's key and body are bound to.
-    fn slot_data(&self, number: u32, id: &PreparedId, expires: u64) -> Vec<u8> {
+    fn slot_data(&self, number: u32, id: &KeptId, expires: u64) -> Vec<u8> {
         let head = self.head.to_bytes();
         let parts: [&[u8]; 5] = [
             &head,
-            &self.description.commitment,
+            &self.description.agreement.to_bytes(),
             &number.to_le_bytes(),
             &id.0,
             &expires.to_le_bytes(),
@@ -433,31 +248,8 @@ impl PreparedFile {
     }
 }
 
-struct Slot {
-    id: PreparedId,
-    expires: u64,
-    sealed_key: Vec<u8>,
-}
-
-impl Slot {
-    /// None where nothing is, or what is there is no slot.
-    fn from_bytes(bytes: &[u8; SLOT_BYTES]) -> Option<Self> {
-        let is_sound = bytes[0] == 1 && bytes[1..8].iter().chain(&bytes[SLOT_KEY.end..]).all(|byte| *byte == 0);
-        is_sound.then(|| Self {
-            id: PreparedId(*bytes[8..24].first_chunk().expect("as many bytes")),
-            expires: u64::from_le_bytes(*bytes[24..32].first_chunk().expect("as many bytes")),
-            sealed_key: bytes[SLOT_KEY].to_vec(),
-        })
-    }
-}
-
 /// Waits until no other process holds the file.
 fn lock(file: &File, path: &Path) -> Result<(), PreparedFileError> {
     let locked = flock(file, FlockOperation::LockExclusive);
     Ok(locked.map_err(|error| failing("lock", path)(io::Error::from(error)))?)
 }
-
-#[cfg(test)]
-mod tests;
-#[cfg(test)]
-pub(crate) mod testing;

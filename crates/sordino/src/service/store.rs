@@ -20,13 +20,13 @@ mod sqlite;
 mod tests;
 mod witness;
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crypto::domain;
 use crypto::random::Seed;
 use crypto::secret::Secret;
+use inference::requests::KeptId;
 use inference::server::{KeptServer, PreparedServer, ServedModel};
 
 pub use error::StoreError;
@@ -36,22 +36,6 @@ use witness::{Testimony, Witness};
 
 use super::seal;
 use super::secret_file::read_or_make_key;
-
-/// The random name of a prepared inference.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct PreparedId(pub [u8; 16]);
-
-impl fmt::Display for PreparedId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for PreparedId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "PreparedId({self})")
-    }
-}
 
 /// What a client makes when it prepares and presents when it classifies. The store keeps a hash of it.
 #[derive(Debug)]
@@ -74,6 +58,11 @@ impl ClientToken {
     /// Its bytes, which are the client's right to its inferences.
     pub fn expose(&self) -> &[u8; 32] {
         self.0.expose()
+    }
+
+    /// What the server learns when it prepares.
+    pub fn hash(&self) -> [u8; 32] {
+        *blake3::hash(self.expose()).as_bytes()
     }
 }
 
@@ -135,7 +124,7 @@ pub struct PreparedStore {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// Its name.
-    pub id: PreparedId,
+    pub id: KeptId,
     /// When it goes, in seconds since 1970.
     pub expires: u64,
 }
@@ -228,33 +217,34 @@ impl PreparedStore {
         })
     }
 
-    /// Keeps a prepared inference for the client that will present this token. `owner` names whose limit it counts
-    /// against: the fingerprint of the client's certificate, or its address.
+    /// Keeps a prepared inference under a random name for the client that will present the token with this hash.
+    /// `owner` names whose limit it counts against: the fingerprint of the client's certificate, or its address.
     ///
     /// # Errors
     /// When a limit would be passed or the database fails.
     pub fn put(
         &self,
         owner: &[u8],
-        token: &ClientToken,
-        model: &ServedModel,
-        kept: KeptServer,
+        id: KeptId,
+        token_hash: &[u8; 32],
+        prepared: PreparedServer,
     ) -> Result<Kept, StoreError> {
-        self.put_bytes(owner, token, model.kept_digest(), kept.into_bytes().expose())
+        let model = *prepared.kept_digest();
+        self.put_bytes(owner, id, token_hash, &model, prepared.into_kept().into_bytes().expose())
     }
 
     fn put_bytes(
         &self,
         owner: &[u8],
-        token: &ClientToken,
+        KeptId(id): KeptId,
+        token_hash: &[u8; 32],
         model: &[u8; 32],
         plain: &[u8],
     ) -> Result<Kept, StoreError> {
-        let id = *Seed::from_system()?.expose().first_chunk().expect("a seed is longer than an id");
         let expires = (self.clock)().saturating_add(self.lifetime());
         let mut row = Row {
             id,
-            token: self.token(token),
+            token: self.token(token_hash),
             owner: self.owner(owner),
             model: self.model(model),
             expires,
@@ -266,7 +256,7 @@ impl PreparedStore {
             self.check_limits(transaction, &row.owner, 1, row.sealed.len() as u64)?;
             transaction.insert(&row)
         })?;
-        Ok(Kept { id: PreparedId(id), expires: expires.unsigned_abs() })
+        Ok(Kept { id: KeptId(id), expires: expires.unsigned_abs() })
     }
 
     /// Takes prepared inferences out of the store, all or none. When this returns they are spent, durably and for
@@ -277,7 +267,7 @@ impl PreparedStore {
     /// database fails, all may be spent.
     pub fn take(
         &self,
-        ids: &[PreparedId],
+        ids: &[KeptId],
         token: &ClientToken,
         model: &ServedModel,
     ) -> Result<Vec<PreparedServer>, StoreError> {
@@ -290,16 +280,16 @@ impl PreparedStore {
 
     fn take_bytes(
         &self,
-        ids: &[PreparedId],
+        ids: &[KeptId],
         token: &ClientToken,
         model: &[u8; 32],
-    ) -> Result<Vec<(PreparedId, Secret<Vec<u8>>)>, StoreError> {
+    ) -> Result<Vec<(KeptId, Secret<Vec<u8>>)>, StoreError> {
         let mark = *Seed::from_system()?.expose().first_chunk().expect("a seed is longer than a mark");
         let mut taken = Vec::with_capacity(ids.len());
         let mut spent = None;
         self.guarded(|transaction, state, now| {
             taken.clear();
-            let wanted = Wanted { token: self.token(token), model: self.model(model), now };
+            let wanted = Wanted { token: self.token(&token.hash()), model: self.model(model), now };
             for id in ids {
                 let row = transaction.remove(&id.0, &wanted)?;
                 taken.push(row.ok_or(StoreError::Unknown { id: *id })?);
@@ -317,8 +307,8 @@ impl PreparedStore {
         taken.into_iter().map(|row| self.open_row(row)).collect()
     }
 
-    fn open_row(&self, row: Row) -> Result<(PreparedId, Secret<Vec<u8>>), StoreError> {
-        let id = PreparedId(row.id);
+    fn open_row(&self, row: Row) -> Result<(KeptId, Secret<Vec<u8>>), StoreError> {
+        let id = KeptId(row.id);
         let opened = seal::open(&self.row_key(&row.id), &associated_data(&row), &row.sealed);
         Ok((id, opened.map_err(|_| StoreError::Damaged { id })?))
     }
@@ -429,8 +419,8 @@ impl PreparedStore {
         *seal::derive_key(domain::STORE_MODEL, self.key.expose(), model).expose()
     }
 
-    fn token(&self, token: &ClientToken) -> [u8; 32] {
-        *seal::derive_key(domain::STORE_TOKEN, self.key.expose(), token.expose()).expose()
+    fn token(&self, token_hash: &[u8; 32]) -> [u8; 32] {
+        *seal::derive_key(domain::STORE_TOKEN, self.key.expose(), token_hash).expose()
     }
 }
 

@@ -1,6 +1,9 @@
 //! A client's file whose inferences are any bytes, for the tests of the store.
 
+use inference::setup::hello::Agreement;
+
 use super::*;
+use crate::service::store::ClientToken;
 
 /// The file and what it takes to open it, as a client that opens it anew for each use.
 pub(crate) struct BytesFile {
@@ -10,8 +13,8 @@ pub(crate) struct BytesFile {
 impl BytesFile {
     pub(crate) fn create(path: &Path, body_bytes: u64, slots: u32) -> Self {
         let token = ClientToken::from_bytes([1; 32]);
-        let description =
-            Description { token, server: String::new(), model: String::new(), commitment: [0; 32] };
+        let agreement = Agreement { outline: [0; 32], commitment: [0; 32], plan: [0; 32] };
+        let description = Description { token, server: String::new(), model: String::new(), agreement };
         PreparedFile::create_with(path, Secret::new([1; 32]), description, body_bytes, slots).unwrap();
         Self { path: path.to_owned() }
     }
@@ -24,7 +27,7 @@ impl BytesFile {
         self.open().add_bytes(kept, body).unwrap();
     }
 
-    pub(crate) fn take(&mut self, now: i64) -> Option<(PreparedId, Vec<u8>)> {
+    pub(crate) fn take(&mut self, now: i64) -> Option<(KeptId, Vec<u8>)> {
         match self.open().take_bytes(now.unsigned_abs()) {
             Ok((id, bytes)) => Some((id, bytes.expose().clone())),
             Err(PreparedFileError::Empty { .. }) => None,

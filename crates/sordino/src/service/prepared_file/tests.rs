@@ -1,5 +1,8 @@
 use super::*;
+use crate::service::secret_file::SecretFileError;
+use crate::service::store::ClientToken;
 use crate::service::testing::TestFolder;
+use inference::setup::hello::Agreement;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
@@ -7,17 +10,21 @@ fn key() -> Secret<[u8; 32]> {
     Secret::new([7; 32])
 }
 
+fn agreement() -> Agreement {
+    Agreement { outline: [9; 32], commitment: [8; 32], plan: [7; 32] }
+}
+
 fn description() -> Description {
     Description {
         token: ClientToken::from_bytes([3; 32]),
         server: "server.example:7878".to_owned(),
         model: "small".to_owned(),
-        commitment: [9; 32],
+        agreement: agreement(),
     }
 }
 
 fn kept(number: u8, expires: u64) -> Kept {
-    Kept { id: PreparedId([number; 16]), expires }
+    Kept { id: KeptId([number; 16]), expires }
 }
 
 fn body(number: u8) -> Vec<u8> {
@@ -41,10 +48,10 @@ fn inferences_come_out_once_and_the_first_to_expire_comes_first() {
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     for (number, now) in [(2, 50), (3, 150), (1, 150)] {
         let mut file = PreparedFile::open(&path, key()).unwrap();
-        assert_eq!((file.description().model.as_str(), file.description().commitment), ("small", [9; 32]));
+        assert_eq!((file.description().model.as_str(), file.description().agreement), ("small", agreement()));
         assert_eq!(file.description().token.expose(), &[3; 32]);
         let (id, bytes) = file.take_bytes(now).unwrap();
-        assert_eq!((id, bytes.expose()), (PreparedId([number; 16]), &body(number)));
+        assert_eq!((id, bytes.expose()), (KeptId([number; 16]), &body(number)));
     }
     let mut file = PreparedFile::open(&path, key()).unwrap();
     assert!(matches!(file.take_bytes(0), Err(PreparedFileError::Empty { expired: 0, .. })));
@@ -148,4 +155,35 @@ fn two_users_of_one_file_never_get_the_same_inference() {
     });
     all.sort_unstable();
     assert_eq!(all, [1, 2, 3]);
+}
+
+fn golden_path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/prepared-file-v1")
+}
+
+/// Format version 1 as it was written once, with two inferences, the first of them used.
+#[test]
+fn a_file_of_version_1_can_be_read() {
+    let folder = TestFolder::new("golden");
+    let path = folder.path("prepared");
+    fs::copy(golden_path(), &path).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let mut file = PreparedFile::open(&path, key()).unwrap();
+    assert_eq!(file.description().token.expose(), &[3; 32]);
+    assert_eq!((file.description().server.as_str(), file.description().agreement), ("server.example:7878", agreement()));
+    assert_eq!(file.remaining(0).unwrap(), 1);
+    let (id, bytes) = file.take_bytes(0).unwrap();
+    assert_eq!((id, bytes.expose()), (KeptId([2; 16]), &vec![2; 100]));
+}
+
+#[test]
+#[ignore = "writes the golden file"]
+fn write_golden_file() {
+    fs::create_dir_all(golden_path().parent().unwrap()).unwrap();
+    let _ = fs::remove_file(golden_path());
+    let mut file = PreparedFile::create_with(&golden_path(), key(), description(), 100, 2).unwrap();
+    for number in [1, 2] {
+        file.add_bytes(kept(number, u64::from(number)), &vec![number; 100]).unwrap();
+    }
+    file.take_bytes(0).unwrap();
 }

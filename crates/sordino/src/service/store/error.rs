@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use crypto::random::SystemRandomError;
 use inference::kept::KeptError;
+use inference::requests::KeptId;
 
-use super::PreparedId;
 use crate::service::secret_file::SecretFileError;
 
 /// A prepared inference that was not kept or not given back.
@@ -67,7 +67,7 @@ pub enum StoreError {
     #[error("prepared inference {id} is not in the store: it was used, has expired, or is another client's; prepare again")]
     Unknown {
         /// Which one.
-        id: PreparedId,
+        id: KeptId,
     },
     /// Too many of them.
     #[error("the store keeps at most {limit} {what}; use or let expire what was prepared before")]
@@ -87,13 +87,13 @@ pub enum StoreError {
     #[error("prepared inference {id} was changed in the store by someone without its key; it is gone")]
     Damaged {
         /// Which one.
-        id: PreparedId,
+        id: KeptId,
     },
     /// A row holds something else than it should.
     #[error("prepared inference {id} cannot be used; it is gone")]
     Kept {
         /// Which one.
-        id: PreparedId,
+        id: KeptId,
         /// Why not.
         source: KeptError,
     },

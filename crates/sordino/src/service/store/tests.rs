@@ -88,11 +88,15 @@ fn token(number: u8) -> ClientToken {
     ClientToken::from_bytes([number; 32])
 }
 
-fn put(store: &PreparedStore, plain: &[u8]) -> PreparedId {
-    store.put_bytes(OWNER, &token(1), &MODEL, plain).unwrap().id
+pub(super) fn fresh_id() -> KeptId {
+    KeptId(*Seed::from_system().unwrap().expose().first_chunk().unwrap())
 }
 
-fn take(store: &PreparedStore, id: PreparedId) -> Result<Vec<u8>, StoreError> {
+fn put(store: &PreparedStore, plain: &[u8]) -> KeptId {
+    store.put_bytes(OWNER, fresh_id(), &token(1).hash(), &MODEL, plain).unwrap().id
+}
+
+fn take(store: &PreparedStore, id: KeptId) -> Result<Vec<u8>, StoreError> {
     let taken = store.take_bytes(&[id], &token(1), &MODEL)?;
     Ok(taken[0].1.expose().clone())
 }
@@ -105,7 +109,7 @@ fn what_is_put_comes_out_once_for_its_client_and_model_alone() {
         let unknown = |result| matches!(result, Err(StoreError::Unknown { .. }));
         assert!(unknown(store.take_bytes(&[id], &token(2), &MODEL)));
         assert!(unknown(store.take_bytes(&[id], &token(1), &[6; 32])));
-        assert!(unknown(store.take_bytes(&[PreparedId([0; 16])], &token(1), &MODEL)));
+        assert!(unknown(store.take_bytes(&[KeptId([0; 16])], &token(1), &MODEL)));
         // Refusals spent nothing; another process gets it, once.
         let other = place.open().unwrap();
         assert_eq!(take(&other, id).unwrap(), b"half");
@@ -121,7 +125,7 @@ fn a_batch_is_taken_whole_or_not_at_all() {
     in_both("batch", |place| {
         let store = place.open().unwrap();
         let ids = [put(&store, b"one"), put(&store, b"two")];
-        let with_a_stranger = [ids[0], PreparedId([9; 16]), ids[1]];
+        let with_a_stranger = [ids[0], KeptId([9; 16]), ids[1]];
         assert!(store.take_bytes(&with_a_stranger, &token(1), &MODEL).is_err());
         assert!(store.take_bytes(&[ids[0], ids[0]], &token(1), &MODEL).is_err(), "no id twice");
         let taken = store.take_bytes(&ids, &token(1), &MODEL).unwrap();
@@ -135,7 +139,7 @@ fn everything_expires() {
         let store = place.open().unwrap();
         let early = put(&store, b"early");
         place.pass(60);
-        let kept = store.put_bytes(OWNER, &token(1), &MODEL, b"late").unwrap();
+        let kept = store.put_bytes(OWNER, fresh_id(), &token(1).hash(), &MODEL, b"late").unwrap();
         assert_eq!(kept.expires, 1_000_160);
         place.pass(40);
         assert!(matches!(take(&store, early), Err(StoreError::Unknown { .. })));
@@ -152,7 +156,7 @@ fn limits_hold_for_a_client_and_for_all() {
         place.options.total_bytes = 3 * 128 + 50;
         let store = place.open().unwrap();
         let put = |owner: &[u8], length: usize| {
-            store.put_bytes(owner, &token(1), &MODEL, &vec![0; length - seal::OVERHEAD])
+            store.put_bytes(owner, fresh_id(), &token(1).hash(), &MODEL, &vec![0; length - seal::OVERHEAD])
         };
         let full = |result: Result<Kept, StoreError>| match result {
             Err(StoreError::Full { limit, .. }) => limit,

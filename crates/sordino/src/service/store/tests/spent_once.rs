@@ -62,10 +62,10 @@ struct World {
     processes: Vec<Option<PreparedStore>>,
     file: BytesFile,
     old_file: Option<Vec<u8>>,
-    old_database: Option<Vec<PreparedId>>,
+    old_database: Option<Vec<KeptId>>,
     spends_since_copy: usize,
-    fates: HashMap<PreparedId, (Fate, i64)>,
-    served: Vec<PreparedId>,
+    fates: HashMap<KeptId, (Fate, i64)>,
+    served: Vec<KeptId>,
     number: u8,
 }
 
@@ -131,13 +131,13 @@ impl World {
     fn prepare(&mut self, process: usize) {
         self.number += 1;
         let body = vec![self.number];
-        let kept = self.store(process).put_bytes(OWNER, &token(1), &MODEL, &body).unwrap();
+        let kept = self.store(process).put_bytes(OWNER, fresh_id(), &token(1).hash(), &MODEL, &body).unwrap();
         self.fates.insert(kept.id, (Fate::Waiting, kept.expires as i64));
         self.file.add(kept, &body);
     }
 
     /// Asks for an inference and compares with what must happen.
-    fn ask(&mut self, process: usize, id: PreparedId) -> Option<Vec<u8>> {
+    fn ask(&mut self, process: usize, id: KeptId) -> Option<Vec<u8>> {
         let (fate, expires) = self.fates[&id];
         let result = take(self.store(process), id);
         match result {

@@ -82,7 +82,10 @@ pub enum Reply {
         ahead: u32,
     },
     /// What was prepared is stored durably.
-    Kept,
+    Kept {
+        /// When the first of them expires, in seconds since 1970.
+        expires: u64,
+    },
     /// The bytes that were asked for.
     Probed {
         /// How many.
@@ -164,7 +167,7 @@ impl Reply {
                 bytes
             }
             Self::Waiting { ahead } => [&[2][..], &ahead.to_le_bytes()].concat(),
-            Self::Kept => vec![3],
+            Self::Kept { expires } => [&[3][..], &expires.to_le_bytes()].concat(),
             Self::Probed { bytes } => {
                 let mut padded = vec![4];
                 padded.resize(1 + *bytes as usize, 0);
@@ -186,7 +189,10 @@ impl Reply {
                 let ahead = rest.try_into().map_err(|_| malformed())?;
                 Ok(Self::Waiting { ahead: u32::from_le_bytes(ahead) })
             }
-            3 if rest.is_empty() => Ok(Self::Kept),
+            3 => {
+                let expires = rest.try_into().map_err(|_| malformed())?;
+                Ok(Self::Kept { expires: u64::from_le_bytes(expires) })
+            }
             4 => Ok(Self::Probed { bytes: rest.len() as u32 }),
             _ => Err(malformed()),
         }
@@ -254,7 +260,7 @@ mod tests {
             Reply::Accepted { ids: vec![] },
             Reply::Accepted { ids: vec![KeptId([3; 16]); 5] },
             Reply::Waiting { ahead: 12 },
-            Reply::Kept,
+            Reply::Kept { expires: 1 << 40 },
             Reply::Probed { bytes: 4000 },
         ];
         for reply in replies {

@@ -25,8 +25,9 @@ type Bytes = Secret<Vec<u8>>;
 fn connect(served: &Arc<ServedModel>) -> (Client<MemoryStream>, Server<MemoryStream>) {
     let (client_end, server_end) = memory_pair();
     let (served, reveal) = (Arc::clone(served), served.plan().reveal());
-    let server =
-        thread::spawn(move || Server::accept(Connection::new(server_end, Role::Server), served, b"").unwrap());
+    let server = thread::spawn(move || {
+        Server::accept(Connection::new(server_end, Role::Server), served, b"").unwrap()
+    });
     let client = Client::connect(Connection::new(client_end, Role::Client), reveal, b"").unwrap();
     (client, server.join().unwrap())
 }

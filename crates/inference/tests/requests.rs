@@ -40,7 +40,7 @@ fn serve<S: Read + Write>(stream: S, model: Arc<ServedModel>, binding: &[u8]) ->
                     prepared.push(server.prepare()?);
                 }
                 if keep.is_some() {
-                    server.reply(&Reply::Kept)?;
+                    server.reply(&Reply::Kept { expires: 77 })?;
                 }
             }
             Request::Classify { count } => {
@@ -69,7 +69,7 @@ fn ask<S: Read + Write>(stream: S, binding: &[u8]) {
     let ids = client.request(&Request::Prepare { count: 1, keep: Some([1; 32]) }, drop).unwrap();
     assert_eq!(ids, [KeptId([0; 16])]);
     client.prepare().unwrap();
-    client.await_kept().unwrap();
+    assert_eq!(client.await_kept().unwrap(), 77);
     let coins: Vec<_> = prepared.iter_mut().map(|(prepared, _)| prepared.take_record().unwrap()).collect();
     let last = prepared.pop().unwrap();
     client.request(&Request::Classify { count: 2 }, drop).unwrap();

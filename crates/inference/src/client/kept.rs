@@ -96,8 +96,7 @@ fn body_bytes(plan: &Plan) -> Result<usize, KeptError> {
         let blinds = blind_width(part).map_or(0, |width| packed_bytes(width, part.outputs.len()));
         blinds + chunk_bytes(part)
     };
-    let truncated =
-        |part: &TruncatedPart| PreparedTruncation::stored_bytes(&part.shape, part.count(), false);
+    let truncated = |part: &TruncatedPart| PreparedTruncation::stored_bytes(&part.shape, part.count(), false);
     Ok(ends + sum_parts(plan, garbled, truncated, chunk_bytes))
 }
 

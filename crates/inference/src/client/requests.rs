@@ -43,22 +43,22 @@ impl<S: Read + Write> Client<S> {
                     self.is_broken = false;
                     return expected_ids(request, ids);
                 }
-                Reply::Kept | Reply::Probed { .. } => return Err(RequestError::Unexpected.into()),
+                Reply::Kept { .. } | Reply::Probed { .. } => return Err(RequestError::Unexpected.into()),
             }
         }
     }
 
-    /// Waits until the server has stored what was prepared to be kept.
+    /// Waits until the server has stored what was prepared to be kept; says when it expires, in seconds since 1970.
     ///
     /// # Errors
     /// As [`Client::request`].
-    pub fn await_kept(&mut self) -> Result<(), InferenceError> {
+    pub fn await_kept(&mut self) -> Result<u64, InferenceError> {
         self.begin_service()?;
-        if self.receive_reply()? != Reply::Kept {
+        let Reply::Kept { expires } = self.receive_reply()? else {
             return Err(RequestError::Unexpected.into());
-        }
+        };
         self.is_broken = false;
-        Ok(())
+        Ok(expires)
     }
 
     /// Measures the link with two or three messages, a megabyte at most.

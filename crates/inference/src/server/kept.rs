@@ -114,8 +114,7 @@ pub(super) fn model_digest(model: &InferenceModel, agreement: &Agreement, reveal
 }
 
 fn body_bytes(plan: &Plan) -> usize {
-    let truncated =
-        |part: &TruncatedPart| OfferedTruncation::stored_bytes(&part.shape, part.count(), false);
+    let truncated = |part: &TruncatedPart| OfferedTruncation::stored_bytes(&part.shape, part.count(), false);
     SECRETS_BYTES + sum_parts(plan, garbled_bytes, truncated, garbled_bytes)
 }
 

@@ -83,7 +83,10 @@ impl PreparedFile {
         slots: u32,
     ) -> Result<Self, PreparedFileError> {
         let plain = description.to_bytes();
-        if !(1..=MAX_SLOTS).contains(&slots) || plain.expose().len() > MAX_DESCRIPTION || body_bytes > MAX_BODY {
+        if !(1..=MAX_SLOTS).contains(&slots)
+            || plain.expose().len() > MAX_DESCRIPTION
+            || body_bytes > MAX_BODY
+        {
             return Err(damaged(path, "more than a file can hold was asked for"));
         }
         let file_id = *Seed::from_system()?.expose().first_chunk().expect("a seed is longer than an id");
@@ -145,7 +148,12 @@ impl PreparedFile {
     ///
     /// # Errors
     /// When the file is full, the inference is another plan's, or the file cannot be written.
-    pub fn add(&mut self, kept: Kept, prepared: PreparedClient, plan: &Plan) -> Result<(), PreparedFileError> {
+    pub fn add(
+        &mut self,
+        kept: Kept,
+        prepared: PreparedClient,
+        plan: &Plan,
+    ) -> Result<(), PreparedFileError> {
         self.add_bytes(kept, prepared.into_bytes(plan)?.expose())
     }
 
@@ -208,7 +216,8 @@ impl PreparedFile {
         let data = self.slot_data(number, &slot.id, slot.expires);
         let changed = |_| damaged(&self.path, "an inference in it was changed");
         let key = seal::open(&file_key(&self.key, &self.head), &data, &slot.sealed_key).map_err(changed)?;
-        let key = Secret::new(*key.expose().first_chunk().ok_or_else(|| damaged(&self.path, "a key is short"))?);
+        let key =
+            Secret::new(*key.expose().first_chunk().ok_or_else(|| damaged(&self.path, "a key is short"))?);
         Ok((slot.id, seal::open(&key, &data, &sealed).map_err(changed)?))
     }
 

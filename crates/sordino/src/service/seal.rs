@@ -35,11 +35,7 @@ pub(crate) fn seal(key: &Secret<[u8; 32]>, data: &[u8], plain: &[u8]) -> Result<
 }
 
 /// What was sealed under this key with this associated data.
-pub(crate) fn open(
-    key: &Secret<[u8; 32]>,
-    data: &[u8],
-    sealed: &[u8],
-) -> Result<Secret<Vec<u8>>, NotOpened> {
+pub(crate) fn open(key: &Secret<[u8; 32]>, data: &[u8], sealed: &[u8]) -> Result<Secret<Vec<u8>>, NotOpened> {
     let (nonce, text) = sealed.split_first_chunk::<NONCE_LEN>().ok_or(NotOpened)?;
     let mut plain = Secret::new(text.to_vec());
     let nonce = Nonce::assume_unique_for_key(*nonce);

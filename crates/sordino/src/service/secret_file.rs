@@ -174,7 +174,9 @@ mod tests {
     #[test]
     fn what_is_no_key_is_refused() {
         let folder = TestFolder::new("no-key");
-        for (number, text) in ["", "abc", &"0".repeat(63), &"0".repeat(66), &"g".repeat(64)].iter().enumerate() {
+        for (number, text) in
+            ["", "abc", &"0".repeat(63), &"0".repeat(66), &"g".repeat(64)].iter().enumerate()
+        {
             let path = folder.path(&number.to_string());
             write_private(&path, text.as_bytes()).unwrap();
             assert!(matches!(read_key(&path), Err(SecretFileError::NoKey { .. })), "{text:?}");

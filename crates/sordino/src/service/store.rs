@@ -139,10 +139,7 @@ impl PreparedStore {
         Self::open_at(options, Box::new(system_clock))
     }
 
-    fn open_at(
-        options: StoreOptions,
-        clock: Box<dyn Fn() -> i64 + Send + Sync>,
-    ) -> Result<Self, StoreError> {
+    fn open_at(options: StoreOptions, clock: Box<dyn Fn() -> i64 + Send + Sync>) -> Result<Self, StoreError> {
         let key = read_or_make_key(&options.key_file)?;
         let mut fresh = State {
             version: TABLES_VERSION,
@@ -426,8 +423,7 @@ impl PreparedStore {
 
 /// All of a row but its sealed bytes.
 fn associated_data(row: &Row) -> Vec<u8> {
-    let parts: [&[u8]; 6] =
-        [&[1], &row.id, &row.token, &row.owner, &row.model, &row.expires.to_le_bytes()];
+    let parts: [&[u8]; 6] = [&[1], &row.id, &row.token, &row.owner, &row.model, &row.expires.to_le_bytes()];
     parts.concat()
 }
 

@@ -156,7 +156,8 @@ pub(super) struct Slot {
 impl Slot {
     /// None where nothing is, or what is there is no slot.
     pub(super) fn from_bytes(bytes: &[u8; SLOT_BYTES]) -> Option<Self> {
-        let is_sound = bytes[0] == 1 && bytes[1..8].iter().chain(&bytes[SLOT_KEY.end..]).all(|byte| *byte == 0);
+        let is_sound =
+            bytes[0] == 1 && bytes[1..8].iter().chain(&bytes[SLOT_KEY.end..]).all(|byte| *byte == 0);
         is_sound.then(|| Self {
             id: KeptId(*bytes[8..24].first_chunk().expect("as many bytes")),
             expires: u64::from_le_bytes(*bytes[24..32].first_chunk().expect("as many bytes")),
@@ -164,7 +165,6 @@ impl Slot {
         })
     }
 }
-
 
 #[cfg(test)]
 mod tests {
@@ -180,7 +180,8 @@ mod tests {
             begun.extend_from_slice(&bytes);
             prop_assert!(read_description(path, &Secret::new([1; 32]), &begun).is_err());
             if let Some(description) = Description::from_bytes(&bytes) {
-                prop_assert_eq!(description.to_bytes().expose(), &bytes);
+                let written = description.to_bytes();
+                prop_assert_eq!(written.expose(), &bytes);
             }
         }
 
@@ -191,7 +192,10 @@ mod tests {
             let head = Head { slots, body_bytes, file_id: [3; 16], description_bytes };
             match Head::from_bytes(Path::new("file"), &head.to_bytes()) {
                 Ok(read) => prop_assert_eq!(read, head),
-                Err(error) => prop_assert!(matches!(error, PreparedFileError::Damaged { .. })),
+                Err(error) => {
+                    let is_damaged = matches!(error, PreparedFileError::Damaged { .. });
+                    prop_assert!(is_damaged);
+                }
             }
         }
 

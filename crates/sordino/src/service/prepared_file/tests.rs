@@ -80,10 +80,7 @@ fn a_full_file_takes_no_more_and_a_file_is_not_overwritten() {
     let folder = TestFolder::new("full");
     let path = folder.path("prepared");
     let mut file = three(&path);
-    assert!(matches!(
-        file.add_bytes(kept(4, 1), &body(4)),
-        Err(PreparedFileError::Full { slots: 3, .. })
-    ));
+    assert!(matches!(file.add_bytes(kept(4, 1), &body(4)), Err(PreparedFileError::Full { slots: 3, .. })));
     assert!(matches!(file.add_bytes(kept(4, 1), &[0; 4999]), Err(PreparedFileError::Damaged { .. })));
     drop(file);
     assert!(matches!(
@@ -125,10 +122,7 @@ fn other_keys_modes_versions_and_damage_are_named() {
     });
     assert!(matches!(swap, Err(PreparedFileError::Damaged { .. })));
     fs::write(&path, &good).unwrap();
-    assert!(matches!(
-        PreparedFile::open(&path, Secret::new([8; 32])),
-        Err(PreparedFileError::Key { .. })
-    ));
+    assert!(matches!(PreparedFile::open(&path, Secret::new([8; 32])), Err(PreparedFileError::Key { .. })));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     assert!(matches!(
         PreparedFile::open(&path, key()),
@@ -170,7 +164,10 @@ fn a_file_of_version_1_can_be_read() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     let mut file = PreparedFile::open(&path, key()).unwrap();
     assert_eq!(file.description().token.expose(), &[3; 32]);
-    assert_eq!((file.description().server.as_str(), file.description().agreement), ("server.example:7878", agreement()));
+    assert_eq!(
+        (file.description().server.as_str(), file.description().agreement),
+        ("server.example:7878", agreement())
+    );
     assert_eq!(file.remaining(0).unwrap(), 1);
     let (id, bytes) = file.take_bytes(0).unwrap();
     assert_eq!((id, bytes.expose()), (KeptId([2; 16]), &vec![2; 100]));

@@ -36,7 +36,9 @@ pub enum StoreError {
     #[error("no connection to the shared store: {0}")]
     PostgresTls(String),
     /// The shared database would forget that an inference is spent.
-    #[error("the shared store runs with {setting} = {value}, so a crash may bring spent inferences back; set it to on")]
+    #[error(
+        "the shared store runs with {setting} = {value}, so a crash may bring spent inferences back; set it to on"
+    )]
     NotDurable {
         /// The setting.
         setting: &'static str,
@@ -56,7 +58,9 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// Written by a later version.
-    #[error("the store has format version {came}, this program knows version {expected}; use a newer program or a new store")]
+    #[error(
+        "the store has format version {came}, this program knows version {expected}; use a newer program or a new store"
+    )]
     Version {
         /// Ours.
         expected: i64,
@@ -64,7 +68,9 @@ pub enum StoreError {
         came: i64,
     },
     /// Not there, no matter why.
-    #[error("prepared inference {id} is not in the store: it was used, has expired, or is another client's; prepare again")]
+    #[error(
+        "prepared inference {id} is not in the store: it was used, has expired, or is another client's; prepare again"
+    )]
     Unknown {
         /// Which one.
         id: KeptId,
@@ -78,7 +84,9 @@ pub enum StoreError {
         limit: u64,
     },
     /// An old copy of the database was put back.
-    #[error("an old copy of the store was put back; all {dropped} prepared inferences in it were dropped, since some may be spent")]
+    #[error(
+        "an old copy of the store was put back; all {dropped} prepared inferences in it were dropped, since some may be spent"
+    )]
     Restored {
         /// How many.
         dropped: u64,

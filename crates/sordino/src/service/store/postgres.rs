@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS sordino_state (
-        only INTEGER PRIMARY KEY CHECK (only = 1), version BIGINT NOT NULL, store BYTEA NOT NULL,
+        singleton INTEGER PRIMARY KEY CHECK (singleton = 1), version BIGINT NOT NULL, store BYTEA NOT NULL,
         key_check BYTEA NOT NULL, generation BIGINT NOT NULL, mark BYTEA NOT NULL, horizon BIGINT NOT NULL);
     CREATE TABLE IF NOT EXISTS sordino_spends (
         generation BIGINT PRIMARY KEY, mark BYTEA NOT NULL, until BIGINT NOT NULL);
@@ -62,7 +62,8 @@ fn connect(config: &Config) -> Result<Client, StoreError> {
         SslMode::Require => {
             // The roots of the system; SSL_CERT_FILE names others.
             let roots = MakeRustlsConnect::with_native_certs();
-            let roots = roots.map_err(|errors| StoreError::PostgresTls(format!("no certificates: {errors:?}")));
+            let roots =
+                roots.map_err(|errors| StoreError::PostgresTls(format!("no certificates: {errors:?}")));
             config.connect(roots?.0).map_err(failed("connect"))?
         }
         _ => {
@@ -85,7 +86,8 @@ fn expect_local(config: &Config) -> Result<(), StoreError> {
         let is_local = match host {
             Host::Unix(_) => true,
             Host::Tcp(name) => {
-                name == "localhost" || name.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+                name == "localhost"
+                    || name.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
             }
         };
         if let (false, Host::Tcp(name)) = (is_local, host) {
@@ -148,7 +150,8 @@ fn fixed<const N: usize>(row: &postgres::Row, column: usize) -> [u8; N] {
 impl Transaction for PostgresTransaction<'_> {
     fn state(&mut self) -> Result<State, StoreError> {
         let doing = "read its state";
-        let text = "SELECT version, store, key_check, generation, mark, horizon FROM sordino_state FOR UPDATE";
+        let text =
+            "SELECT version, store, key_check, generation, mark, horizon FROM sordino_state FOR UPDATE";
         let row = self.inner.query_one(text, &[]).map_err(failed(doing))?;
         // A dump that is loaded elsewhere has another system, a standby that took over another timeline.
         let text = "SELECT (SELECT system_identifier FROM pg_control_system())::text || '/'
@@ -225,7 +228,8 @@ impl Transaction for PostgresTransaction<'_> {
 
     fn has_spend(&mut self, generation: i64, mark: &[u8; 16]) -> Result<bool, StoreError> {
         let text = "SELECT EXISTS (SELECT 1 FROM sordino_spends WHERE generation = $1 AND mark = $2)";
-        let row = self.inner.query_one(text, &[&generation, &&mark[..]]).map_err(failed("look for a spend"))?;
+        let row =
+            self.inner.query_one(text, &[&generation, &&mark[..]]).map_err(failed("look for a spend"))?;
         Ok(row.get(0))
     }
 

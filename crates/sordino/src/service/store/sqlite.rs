@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS state (
-        only INTEGER PRIMARY KEY CHECK (only = 1), version INTEGER NOT NULL, store BLOB NOT NULL,
+        singleton INTEGER PRIMARY KEY CHECK (singleton = 1), version INTEGER NOT NULL, store BLOB NOT NULL,
         key_check BLOB NOT NULL, generation INTEGER NOT NULL, mark BLOB NOT NULL,
         horizon INTEGER NOT NULL) STRICT;
     CREATE TABLE IF NOT EXISTS spends (generation INTEGER PRIMARY KEY, mark BLOB NOT NULL, until INTEGER NOT NULL) STRICT;
@@ -122,8 +122,15 @@ impl Transaction for SqliteTransaction<'_> {
     }
 
     fn insert(&mut self, row: &Row) -> Result<(), StoreError> {
-        let values =
-            params![row.id, row.token, row.owner, row.model, row.expires, row.sealed.len() as i64, row.sealed];
+        let values = params![
+            row.id,
+            row.token,
+            row.owner,
+            row.model,
+            row.expires,
+            row.sealed.len() as i64,
+            row.sealed
+        ];
         self.execute("keep", "INSERT INTO prepared VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)", values)?;
         self.execute("keep", "UPDATE state SET horizon = max(horizon, ?1)", [row.expires]).map(drop)
     }
@@ -159,7 +166,8 @@ impl Transaction for SqliteTransaction<'_> {
     fn note_spend(&mut self, generation: i64, mark: &[u8; 16], until: i64) -> Result<(), StoreError> {
         let doing = "note a spend";
         self.execute(doing, "INSERT INTO spends VALUES (?1, ?2, ?3)", params![generation, mark, until])?;
-        self.execute(doing, "UPDATE state SET generation = ?1, mark = ?2", params![generation, mark]).map(drop)
+        self.execute(doing, "UPDATE state SET generation = ?1, mark = ?2", params![generation, mark])
+            .map(drop)
     }
 
     fn has_spend(&mut self, generation: i64, mark: &[u8; 16]) -> Result<bool, StoreError> {

@@ -52,12 +52,13 @@ impl Place {
     /// None, with a printed reason, where no PostgreSQL is named.
     pub(super) fn postgres(name: &str) -> Option<Self> {
         let Ok(address) = std::env::var("SORDINO_TEST_POSTGRES") else {
-            eprintln!("SKIPPED {name}: SORDINO_TEST_POSTGRES is not set; scripts/with-postgres COMMAND sets it");
+            eprintln!(
+                "SKIPPED {name}: SORDINO_TEST_POSTGRES is not set; scripts/with-postgres COMMAND sets it"
+            );
             return None;
         };
         let mut place = Self::sqlite(name);
-        let mark = Seed::from_system().unwrap().expose()[..6].iter().map(|byte| format!("{byte:02x}"));
-        let schema = Schema { name: format!("sordino_{}", mark.collect::<String>()), address };
+        let schema = Schema { name: format!("sordino_{}", fresh_id()), address };
         schema.execute(&format!("CREATE SCHEMA {}", schema.name));
         let address = format!("{} options='-c search_path={}'", schema.address, schema.name);
         place.options.location = StoreLocation::Postgres(address);

@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn a_memory_survives_its_text_and_other_texts_are_none() {
-        let memory = Memory { store: [1; 16], generation: 5, mark: [0xab; 16], until: 77, place: "7/1".to_owned() };
+        let memory =
+            Memory { store: [1; 16], generation: 5, mark: [0xab; 16], until: 77, place: "7/1".to_owned() };
         let text = memory.to_text();
         assert_eq!(Memory::from_text(&text), Some(memory));
         assert_eq!(Memory::from_text(&text.replace("witness 1", "witness 2")), None);

@@ -214,7 +214,10 @@ impl World {
         let opened = self.place.open();
         if matches!(opened, Err(StoreError::Restored { .. })) {
             assert!(self.spends_since_copy > 0, "nothing was spent since, and yet all is dropped");
-            self.fates.values_mut().filter(|(fate, _)| *fate == Fate::Waiting).for_each(|(fate, _)| *fate = Fate::Lost);
+            self.fates
+                .values_mut()
+                .filter(|(fate, _)| *fate == Fate::Waiting)
+                .for_each(|(fate, _)| *fate = Fate::Lost);
             self.old_database = None;
         } else {
             opened.unwrap();

@@ -27,6 +27,12 @@ macro_rules! domains {
 domains! {
     /// The session id, from protocol version, nonces, outline digest and channel binding.
     SESSION_ID = "session id";
+    /// What stands for an id in the header of a message.
+    FRAME_TAG = "frame tag";
+    /// What both parties derive from one outline.
+    PLAN_DIGEST = "plan digest";
+    /// The salted commitment to a model's weights.
+    WEIGHT_COMMITMENT = "weight commitment";
     /// The running hash of everything two parties said.
     TRANSCRIPT = "transcript";
     /// Keys of the base oblivious transfers.
@@ -71,6 +77,20 @@ domains! {
     HE_PUBLIC_SEED = "he public key seed";
     /// The uniform half of the public key.
     HE_PUBLIC_UNIFORM = "he public key uniform half";
+    /// What kept material of the server belongs to: protocol version, what the client learns, model digest.
+    KEPT_MODEL = "kept model";
+    /// What prepared material of the client belongs to: protocol version, what it learns, outline digest.
+    KEPT_PLAN = "kept plan";
+    /// The key of one row of the server's store.
+    STORE_ROW = "store row key";
+    /// Whose limit a row counts against.
+    STORE_OWNER = "store owner";
+    /// What a row was prepared for.
+    STORE_MODEL = "store model";
+    /// What a client presents for a row.
+    STORE_TOKEN = "store token";
+    /// Whether a key is the one of a store.
+    STORE_KEY_CHECK = "store key check";
     /// The key of a file of prepared inferences.
     PREPARED_FILE = "prepared file key";
 }

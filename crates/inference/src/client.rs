@@ -2,8 +2,11 @@
 //!
 //! `Client` (connected) prepares inferences; a [`PreparedClient`] serves exactly one and is spent by it.
 
+mod kept;
 mod prepare;
 mod progress;
+mod requests;
+mod wishes;
 
 use std::fmt;
 use std::io::{Read, Write};
@@ -19,7 +22,7 @@ use crypto::garble::truncate::{PreparedTruncation, TruncationOpening};
 use crypto::he::{ClientKey, PublicSeed};
 use crypto::ot::base::ReceiverPoints;
 use crypto::ot::extension::{CorrelatedReceiver, ReceiverSetup};
-use crypto::random::{Direction, Seed, SessionId};
+use crypto::random::{Direction, InferenceId, Seed, SessionId};
 use crypto::ring::{RingVector, RingWidth, Share};
 use crypto::secret::Secret;
 use network::image::Image;
@@ -29,14 +32,14 @@ use zeroize::Zeroize;
 
 use progress::Watcher;
 pub use progress::{Progress, Watch};
+pub use requests::LinkSpeed;
+pub use wishes::{DEFAULT_MAX_MEMORY, Wishes};
 
 use crate::InferenceError;
 use crate::connection::Connection;
 use crate::plan::{GarbledPart, NonlinearJob, Part, Plan, Reveal};
-use crate::setup::{
-    HELLO_BYTES, MAX_OUTLINE_BYTES, NONCE_BYTES, PROTOCOL_VERSION, inference_id, reveal_byte, session_id,
-    session_scope,
-};
+use crate::setup::hello::{Agreement, ClientHello, ModelName, NONCE_BYTES, ServerHello};
+use crate::setup::{inference_id, plan_digest, session_id, session_scope};
 use crate::transcript::{Kind, Phase, Work};
 use crate::workers::Workers;
 
@@ -44,6 +47,8 @@ use crate::workers::Workers;
 pub struct Client<S> {
     connection: Connection<S>,
     plan: Arc<Plan>,
+    model: ModelName,
+    agreement: Agreement,
     session: SessionId,
     keys: Vec<ClientKey>,
     receiver: CorrelatedReceiver,
@@ -76,10 +81,14 @@ impl Answer {
     }
 }
 
-/// Offline material of the client for one inference. It has no copy and is spent by use.
+/// Offline material of the client for one inference. It has no copy and is spent by use, over the connection that made
+/// it or over any other one to the same server.
 #[derive(Debug)]
 pub struct PreparedClient {
+    /// What it was prepared for.
+    plan: [u8; 32],
     session: SessionId,
+    inference: InferenceId,
     /// Known to the client only.
     image_blind: Share,
     rounds: Vec<Vec<PreparedPart>>,
@@ -122,27 +131,38 @@ enum PreparedPart {
 }
 
 impl<S: Read + Write> Client<S> {
-    /// Sets up a session: learns the outline, sends keys, makes base transfers.
+    /// Sets up a session with a server that has one model.
     ///
     /// # Errors
-    /// When the peer speaks another version, its outline is not usable, or the connection breaks.
+    /// As [`Client::connect_with`].
     pub fn connect(
-        mut connection: Connection<S>,
+        connection: Connection<S>,
         reveal: Reveal,
         channel_binding: &[u8],
     ) -> Result<Self, InferenceError> {
-        let root = Seed::from_system()?;
-        let nonce: [u8; NONCE_BYTES] = *Seed::from_system()?.expose();
-        connection.enter(Phase::SetUp);
-        connection.send(Kind::SetUp, &PROTOCOL_VERSION.to_le_bytes())?;
-        connection.send(Kind::SetUp, &nonce)?;
-        connection.flush()?;
-        let (server_nonce, outline_bytes) = receive_hello(&mut connection, reveal)?;
-        let outline = Arc::new(ModelOutline::from_bytes(&outline_bytes)?);
-        let session = session_id(&nonce, &server_nonce, &outline_bytes, reveal, channel_binding);
-        let plan = Arc::new(Plan::new(outline, reveal)?);
+        let wishes = Wishes { reveal: Some(reveal), ..Wishes::default() };
+        Self::connect_with(connection, &wishes, channel_binding)
+    }
 
-        let seed = PublicSeed::derive(&nonce, &server_nonce)?;
+    /// Sets up a session: learns the outline, sends keys, makes base transfers.
+    ///
+    /// # Errors
+    /// When the peer speaks another version, has another model, its outline is not usable or asks for too much, or the
+    /// connection breaks. The server is told why where that helps it.
+    pub fn connect_with(
+        mut connection: Connection<S>,
+        wishes: &Wishes,
+        channel_binding: &[u8],
+    ) -> Result<Self, InferenceError> {
+        connection.enter(Phase::SetUp);
+        let mut greeted = greet(&mut connection, wishes, channel_binding);
+        if let Err(error) = &mut greeted {
+            // The error is what counts, not whether the server heard of it.
+            let _ = error.for_peer().map(|refusal| connection.refuse(&refusal));
+        }
+        let Greeted { plan, model, agreement, session, nonces } = greeted?;
+        let root = Seed::from_system()?;
+        let seed = PublicSeed::derive(&nonces.0, &nonces.1)?;
         let mut keys = Vec::new();
         for (number, parameters) in plan.parameters().iter().enumerate() {
             let scope = session_scope(session, Direction::ClientToServer, number as u32);
@@ -162,6 +182,8 @@ impl<S: Read + Write> Client<S> {
         Ok(Self {
             connection,
             plan,
+            model,
+            agreement,
             session,
             keys,
             receiver,
@@ -184,6 +206,16 @@ impl<S: Read + Write> Client<S> {
     /// What both parties do.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
+    }
+
+    /// The name of the model.
+    pub fn model(&self) -> &ModelName {
+        &self.model
+    }
+
+    /// What both parties agreed on: digests of outline and plan, the commitment to the weights.
+    pub fn agreement(&self) -> &Agreement {
+        &self.agreement
     }
 
     /// The bytes so far.
@@ -219,8 +251,10 @@ impl<S: Read + Write> Client<S> {
         }
         self.connection.enter(Phase::Offline);
         let inference = inference_id(self.session, self.prepared);
+        self.connection.concern(Some(inference));
         self.prepared += 1;
         let prepared = prepare::run(self, inference, records)?;
+        self.connection.concern(None);
         self.is_broken = false;
         Ok(prepared)
     }
@@ -243,8 +277,9 @@ impl<S: Read + Write> Client<S> {
         &mut self,
         batch: Vec<(PreparedClient, &Image)>,
     ) -> Result<Vec<Answer>, InferenceError> {
-        if batch.iter().any(|(prepared, _)| prepared.session != self.session) {
-            return Err(InferenceError::OtherSession);
+        let made_for = kept::agreed_made_for(&self.agreement, self.plan.reveal());
+        if batch.iter().any(|(prepared, _)| prepared.plan != made_for) {
+            return Err(InferenceError::ForeignMaterial);
         }
         if std::mem::replace(&mut self.is_broken, true) {
             return Err(InferenceError::Broken);
@@ -269,23 +304,34 @@ impl<S: Read + Write> Client<S> {
             let mut blinded = RingVector::from_signed(width, pixels.expose());
             // The server sees only this difference; the blind was drawn offline and stays with the client.
             blinded.subtract(prepared.image_blind.expose())?;
+            self.connection.concern(Some(prepared.inference));
             self.connection.send(Kind::Values, &blinded.to_bytes())?;
             material.iter_mut().zip(prepared.rounds).for_each(|(round, own)| round.push(own));
-            ends.push((prepared.logits, prepared.argmax));
+            ends.push((prepared.inference, prepared.logits, prepared.argmax));
         }
         self.connection.flush()?;
         let mut workspace = Workspace::new(CpuFeatures::available());
         for (jobs, material) in plan.rounds().iter().zip(material) {
             let mut replies = Vec::new();
-            for own in material {
-                replies.extend(self.round(jobs, own)?);
+            for ((inference, ..), own) in ends.iter().zip(material) {
+                self.connection.concern(Some(*inference));
+                replies.push((*inference, self.round(jobs, own)?));
             }
-            for (kind, reply) in replies {
-                self.connection.send(kind, &reply)?;
+            for (inference, replies) in replies {
+                self.connection.concern(Some(inference));
+                for (kind, reply) in replies {
+                    self.connection.send(kind, &reply)?;
+                }
             }
             self.connection.flush()?;
         }
-        ends.into_iter().map(|(logits, argmax)| self.answer(&plan, &logits, argmax, &mut workspace)).collect()
+        let answer = |(inference, logits, argmax)| {
+            self.connection.concern(Some(inference));
+            self.answer(&plan, &logits, argmax, &mut workspace)
+        };
+        let answers = ends.into_iter().map(answer).collect();
+        self.connection.concern(None);
+        answers
     }
 
     /// Receives and evaluates one image's part of a round; its replies wait for those of the others.
@@ -324,10 +370,11 @@ impl<S: Read + Write> Client<S> {
         let circuit = part.layer.circuit();
         let mut replied = Vec::with_capacity(part.layer.reply_bytes());
         let mut chunks = part.layer.chunks().zip(chunks);
+        self.connection.expect(Kind::Garbled, part.layer.label_bytes())?;
         loop {
             let mut group = Vec::new();
             for (range, chunk) in chunks.by_ref().take(self.workers.chunks_at_once()) {
-                let bytes = self.connection.receive(Kind::Garbled, circuit.label_bytes(range.len()))?;
+                let bytes = self.connection.receive_piece(circuit.label_bytes(range.len()))?;
                 group.push((range, chunk, bytes));
             }
             if group.is_empty() {
@@ -375,26 +422,35 @@ impl PreparedClient {
     }
 }
 
-fn receive_hello<S: Read + Write>(
+/// What the two hellos come to.
+struct Greeted {
+    plan: Arc<Plan>,
+    model: ModelName,
+    agreement: Agreement,
+    session: SessionId,
+    nonces: ([u8; NONCE_BYTES], [u8; NONCE_BYTES]),
+}
+
+fn greet<S: Read + Write>(
     connection: &mut Connection<S>,
-    reveal: Reveal,
-) -> Result<([u8; NONCE_BYTES], Vec<u8>), InferenceError> {
-    let hello: [u8; HELLO_BYTES] = connection.receive_array(Kind::SetUp)?;
-    let (version, nonce) = hello.split_at(4);
-    let version = u32::from_le_bytes([version[0], version[1], version[2], version[3]]);
-    if version != PROTOCOL_VERSION {
-        return Err(InferenceError::Version { expected: PROTOCOL_VERSION, came: version });
-    }
-    let [came] = connection.receive_array(Kind::SetUp)?;
-    if came != reveal_byte(reveal) {
-        return Err(InferenceError::Reveal { expected: reveal_byte(reveal), came });
-    }
-    let length = u64::from_le_bytes(connection.receive_array(Kind::SetUp)?);
-    if length > MAX_OUTLINE_BYTES {
-        return Err(InferenceError::OutlineLength { came: length, limit: MAX_OUTLINE_BYTES });
-    }
-    let outline = connection.receive(Kind::SetUp, length as usize)?;
-    let mut server_nonce = [0; NONCE_BYTES];
-    server_nonce.copy_from_slice(nonce);
-    Ok((server_nonce, outline))
+    wishes: &Wishes,
+    channel_binding: &[u8],
+) -> Result<Greeted, InferenceError> {
+    let nonce: [u8; NONCE_BYTES] = *Seed::from_system()?.expose();
+    let hello = ClientHello { nonce, wish: wishes.reveal, model: wishes.model.clone() };
+    connection.send(Kind::SetUp, &hello.to_bytes())?;
+    connection.flush()?;
+    let limit = ServerHello::BYTES as u64 + wishes.max_outline_bytes();
+    let hello = ServerHello::from_bytes(&connection.receive_at_most(Kind::SetUp, limit)?)?;
+    let digest = *blake3::hash(&hello.outline).as_bytes();
+    wishes.check_hello(&hello, &digest)?;
+    let outline = ModelOutline::from_bytes(&hello.outline)?;
+    wishes.check_outline(&outline)?;
+    let plan = Arc::new(Plan::new(Arc::new(outline), hello.reveal)?);
+    wishes.check_plan(&plan)?;
+    let agreement = Agreement { outline: digest, commitment: hello.commitment, plan: plan_digest(&plan) };
+    let session = session_id(&nonce, &hello.nonce, &agreement, hello.reveal, channel_binding);
+    connection.send(Kind::SetUp, &agreement.to_bytes())?;
+    connection.join(session);
+    Ok(Greeted { plan, model: hello.model, agreement, session, nonces: (nonce, hello.nonce) })
 }

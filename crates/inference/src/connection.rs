@@ -1,14 +1,31 @@
-//! Bytes between the parties, counted. Lengths are known from the plan, so nothing is framed.
+//! Messages between the parties: framed, checked, counted.
+//!
+//! Every message is one frame (see [`frame`]). A long one may be written and read piece by piece. Where a frame is due a
+//! [`Refusal`] may come instead, and becomes an error.
 
+pub mod frame;
+pub mod refusal;
+mod time_limits;
 mod tls;
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use crate::transcript::{Kind, Phase, Transcript, Work};
+use crypto::domain;
+use crypto::random::{InferenceId, SessionId};
 
-pub use tls::{Fingerprint, Identity, TlsError, TlsStream, accept_tls, connect_tls};
+use crate::InferenceError;
+use crate::transcript::{Kind, Phase, Transcript, Work};
+use frame::{FrameError, FrameKind, HEADER_BYTES, Header, LengthRule, MAGIC, PROTOCOL_VERSION};
+use refusal::Refusal;
+
+pub use time_limits::TimeLimits;
+pub use tls::{
+    CertifiedKey, Fingerprint, Identity, TlsAcceptor, TlsConnector, TlsError, TlsStream, Trust, accept_tls,
+    connect_tls,
+};
 
 /// Which party this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +36,25 @@ pub enum Role {
     Server,
 }
 
-/// A stream to the peer that counts what crosses it.
+impl Role {
+    const fn peer(self) -> Self {
+        match self {
+            Self::Client => Self::Server,
+            Self::Server => Self::Client,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        })
+    }
+}
+
+/// A stream to the peer that frames, checks and counts what crosses it.
 #[derive(Debug)]
 pub struct Connection<S> {
     stream: S,
@@ -28,17 +63,65 @@ pub struct Connection<S> {
     transcript: Transcript,
     /// Something was sent that may still wait in the stream's buffer.
     has_unsent: bool,
+    /// What every header says: [`MAGIC`] before there is a session.
+    session: [u8; 8],
+    /// Zeros while nothing of one inference crosses.
+    inference: [u8; 8],
+    sent: Direction,
+    received: Direction,
+}
+
+/// How far one direction is.
+#[derive(Debug, Default)]
+struct Direction {
+    /// Frames so far.
+    frames: u32,
+    /// Bytes of the current frame that are still to cross.
+    left: u64,
+}
+
+impl Direction {
+    fn next_frame(&mut self) -> Result<u32, FrameError> {
+        assert_eq!(self.left, 0, "a frame is finished before the next begins");
+        let step = self.frames;
+        self.frames = step.checked_add(1).ok_or(FrameError::Exhausted)?;
+        Ok(step)
+    }
+
+    fn take(&mut self, bytes: usize) {
+        self.left = self.left.checked_sub(bytes as u64).expect("a frame's pieces are as long as it");
+    }
 }
 
 impl<S: Read + Write> Connection<S> {
     /// Wraps a stream, which should buffer what is written to it.
     pub fn new(stream: S, role: Role) -> Self {
-        Self { stream, role, phase: Phase::SetUp, transcript: Transcript::default(), has_unsent: false }
+        Self {
+            stream,
+            role,
+            phase: Phase::SetUp,
+            transcript: Transcript::default(),
+            session: MAGIC,
+            inference: [0; 8],
+            sent: Direction::default(),
+            received: Direction::default(),
+            has_unsent: false,
+        }
     }
 
     /// From here on bytes belong to this phase.
     pub(crate) fn enter(&mut self, phase: Phase) {
         self.phase = phase;
+    }
+
+    /// From here on frames belong to this session.
+    pub(crate) fn join(&mut self, session: SessionId) {
+        self.session = tag(&session.0);
+    }
+
+    /// From here on frames belong to this inference, or to none.
+    pub(crate) fn concern(&mut self, inference: Option<InferenceId>) {
+        self.inference = inference.map_or([0; 8], |id| tag(&id.0));
     }
 
     /// Notes work done since a moment.
@@ -51,38 +134,118 @@ impl<S: Read + Write> Connection<S> {
         self.transcript.took(self.phase, work, time);
     }
 
-    pub(crate) fn send(&mut self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
-        self.transcript.note(self.phase, kind, self.role == Role::Client, bytes.len() as u64);
+    /// Sends a message whole.
+    pub(crate) fn send(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), InferenceError> {
+        self.begin(kind, bytes.len())?;
+        self.send_piece(bytes)
+    }
+
+    /// Begins a message of so many bytes, which [`Connection::send_piece`] brings.
+    pub(crate) fn begin(&mut self, kind: Kind, length: usize) -> Result<(), InferenceError> {
+        self.begin_frame(kind, kind.frame(), length as u64)
+    }
+
+    fn begin_frame(&mut self, kind: Kind, frame: FrameKind, length: u64) -> Result<(), InferenceError> {
+        let step = self.sent.next_frame()?;
+        self.sent.left = length;
         self.has_unsent = true;
-        self.stream.write_all(bytes)
+        let header = self.header(self.role, frame, step, length);
+        let bytes = HEADER_BYTES as u64 + length;
+        self.transcript.note(self.phase, kind, self.role == Role::Client, bytes);
+        Ok(self.stream.write_all(&header.to_bytes())?)
+    }
+
+    /// Sends the next bytes of a message that was begun.
+    pub(crate) fn send_piece(&mut self, bytes: &[u8]) -> Result<(), InferenceError> {
+        self.sent.take(bytes.len());
+        self.has_unsent = true;
+        Ok(self.stream.write_all(bytes)?)
     }
 
     /// Hands everything sent so far to the network.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> Result<(), InferenceError> {
         self.has_unsent = false;
-        self.stream.flush()
+        Ok(self.stream.flush()?)
     }
 
-    pub(crate) fn receive(&mut self, kind: Kind, length: usize) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; length];
-        self.receive_into(kind, &mut bytes)?;
+    /// Tells the peer why this party goes no further, unless it is in the middle of a message.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub fn refuse(&mut self, refusal: &Refusal) -> Result<(), InferenceError> {
+        if self.sent.left > 0 {
+            return Ok(());
+        }
+        let bytes = refusal.to_bytes();
+        self.begin_frame(Kind::Service, FrameKind::Refusal, bytes.len() as u64)?;
+        self.send_piece(&bytes)?;
+        self.flush()
+    }
+
+    /// Receives a message of a known length whole.
+    pub(crate) fn receive(&mut self, kind: Kind, length: usize) -> Result<Vec<u8>, InferenceError> {
+        self.expect(kind, length)?;
+        self.receive_piece(length)
+    }
+
+    /// Receives a message that may have any length up to a limit.
+    pub(crate) fn receive_at_most(&mut self, kind: Kind, limit: u64) -> Result<Vec<u8>, InferenceError> {
+        let length = self.expect_frame(kind, LengthRule::AtMost(limit))?;
+        self.receive_piece(length as usize)
+    }
+
+    pub(crate) fn receive_array<const N: usize>(&mut self, kind: Kind) -> Result<[u8; N], InferenceError> {
+        let mut bytes = [0; N];
+        self.expect(kind, N)?;
+        self.received.take(N);
+        self.stream.read_exact(&mut bytes)?;
         Ok(bytes)
     }
 
-    pub(crate) fn receive_into(&mut self, kind: Kind, bytes: &mut [u8]) -> io::Result<()> {
+    /// Waits for a message of so many bytes, which [`Connection::receive_piece`] gives.
+    pub(crate) fn expect(&mut self, kind: Kind, length: usize) -> Result<(), InferenceError> {
+        self.expect_frame(kind, LengthRule::Exactly(length as u64)).map(drop)
+    }
+
+    fn expect_frame(&mut self, kind: Kind, rule: LengthRule) -> Result<u64, InferenceError> {
         // Who waits for an answer to what never left waits forever.
         if self.has_unsent {
             self.flush()?;
         }
-        self.stream.read_exact(bytes)?;
-        self.transcript.note(self.phase, kind, self.role == Role::Server, bytes.len() as u64);
-        Ok(())
+        let mut bytes = [0; HEADER_BYTES];
+        self.stream.read_exact(&mut bytes)?;
+        let step = self.received.next_frame()?;
+        let mut expected = self.header(self.role.peer(), kind.frame(), step, 0);
+        if self.phase == Phase::SetUp && Header::is_early_refusal(&bytes) {
+            // Who refuses during the set-up may not have got as far as the session.
+            expected.session = MAGIC;
+        }
+        let header = Header::check(&bytes, &expected, rule)?;
+        if header.kind == FrameKind::Refusal {
+            let mut bytes = vec![0; header.length as usize];
+            self.stream.read_exact(&mut bytes)?;
+            return Err(InferenceError::Refused {
+                by: self.role.peer(),
+                refusal: Refusal::from_bytes(&bytes),
+            });
+        }
+        self.received.left = header.length;
+        let bytes = HEADER_BYTES as u64 + header.length;
+        self.transcript.note(self.phase, kind, self.role == Role::Server, bytes);
+        Ok(header.length)
     }
 
-    pub(crate) fn receive_array<const N: usize>(&mut self, kind: Kind) -> io::Result<[u8; N]> {
-        let mut bytes = [0; N];
-        self.receive_into(kind, &mut bytes)?;
+    /// Receives the next bytes of a message that was waited for.
+    pub(crate) fn receive_piece(&mut self, length: usize) -> Result<Vec<u8>, InferenceError> {
+        self.received.take(length);
+        let mut bytes = vec![0; length];
+        self.stream.read_exact(&mut bytes)?;
         Ok(bytes)
+    }
+
+    fn header(&self, sender: Role, kind: FrameKind, step: u32, length: u64) -> Header {
+        let (session, inference) = (self.session, self.inference);
+        Header { session, inference, step, sender, kind, version: PROTOCOL_VERSION, length }
     }
 
     /// What crossed so far.
@@ -94,6 +257,14 @@ impl<S: Read + Write> Connection<S> {
     pub fn into_inner(self) -> S {
         self.stream
     }
+}
+
+/// What stands for an id in a header. Ids go into keys; their tags are seen by both parties alone, and yet tell nothing.
+fn tag(id: &[u8]) -> [u8; 8] {
+    let hash = blake3::derive_key(domain::FRAME_TAG.context(), id);
+    let mut tag = [0; 8];
+    tag.copy_from_slice(&hash[..8]);
+    tag
 }
 
 /// One end of a connection within the process, for tests and examples.

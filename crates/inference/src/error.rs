@@ -1,5 +1,7 @@
 //! What can go wrong between two parties.
 
+use std::io;
+
 use crypto::garble::GarbleError;
 use crypto::he::HeError;
 use crypto::ot::error::OtError;
@@ -9,45 +11,93 @@ use crypto::ring::{RingError, UnpackError, WidthOutOfRange};
 use network::image::ImageError;
 use network::inference_model::ModelFileError;
 
+use crate::connection::Role;
+use crate::connection::frame::FrameError;
+use crate::connection::refusal::{Refusal, RefusalCode};
+use crate::plan::Reveal;
+use crate::requests::RequestError;
+use crate::setup::hello::HelloError;
+
 /// An inference that could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum InferenceError {
     /// The connection broke.
     #[error("the connection to the peer broke")]
-    Connection(#[from] std::io::Error),
+    Connection(#[source] io::Error),
+    /// The peer neither spoke nor listened for too long.
+    #[error(
+        "the peer neither sent nor took anything for too long; it, or the network to it, is stuck or too slow"
+    )]
+    TimedOut,
+    /// A message that is not the expected one.
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+    /// The peer goes no further.
+    #[error("the {by} refused: {refusal}")]
+    Refused {
+        /// Who.
+        by: Role,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// This party went no further, and told the peer.
+    #[error("the peer was refused: {refusal}")]
+    Declined {
+        /// Why.
+        refusal: Refusal,
+    },
+    /// A hello that makes no sense.
+    #[error(transparent)]
+    Hello(#[from] HelloError),
+    /// A request or reply that makes no sense.
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    /// The parties do not derive the same from the handshake.
+    #[error("{what} differs between client and server; install the same release on both sides")]
+    Difference {
+        /// What.
+        what: &'static str,
+    },
+    /// The server has another model than the one that was expected.
+    #[error(
+        "the server's model is another: {what} {expected} was expected, {came} came; ask the operator whether the \
+         model was replaced"
+    )]
+    OtherModel {
+        /// What was compared.
+        what: &'static str,
+        /// In hexadecimal digits.
+        expected: String,
+        /// In hexadecimal digits.
+        came: String,
+    },
+    /// The outline asks for more than the client gives.
+    #[error(
+        "the server's model needs {needed} bytes of memory here, {limit} are allowed; raise the limit if you trust it"
+    )]
+    TooLarge {
+        /// What it takes, at least.
+        needed: u64,
+        /// What is allowed.
+        limit: u64,
+    },
     /// The image cannot be used with this model.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// The peer runs another version of the protocol.
-    #[error("the peer speaks protocol version {came}, this program version {expected}")]
-    Version {
-        /// Ours.
-        expected: u32,
-        /// The peer's.
-        came: u32,
-    },
     /// The server gives out something else than the client expects.
-    #[error("the server answers in mode {came}, this client expects mode {expected} (0: logits, 1: class)")]
+    #[error("the server reveals {came:?}, this client expects {expected:?}; ask for what it reveals")]
     Reveal {
         /// What the client expects.
-        expected: u8,
+        expected: Reveal,
         /// What the server offers.
-        came: u8,
+        came: Reveal,
     },
-    /// Material of another session.
-    #[error("this was prepared in another session; its labels and blinds mean nothing here")]
-    OtherSession,
+    /// Material of another model.
+    #[error("this was prepared for another model, or for another way of answering; prepare again")]
+    ForeignMaterial,
     /// An earlier step failed, so the parties no longer agree on where they are.
     #[error("an earlier step of this session failed; connect again")]
     Broken,
-    /// The peer's outline is larger than a model's can be.
-    #[error("the peer announced an outline of {came} bytes; at most {limit} are accepted")]
-    OutlineLength {
-        /// What it announced.
-        came: u64,
-        /// The most that is accepted.
-        limit: u64,
-    },
     /// The peer's outline is no outline.
     #[error("the server's outline is not usable")]
     Outline(#[from] ModelFileError),
@@ -81,4 +131,40 @@ pub enum InferenceError {
     /// The system gave no randomness.
     #[error(transparent)]
     Random(#[from] SystemRandomError),
+}
+
+impl From<io::Error> for InferenceError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::TimedOut,
+            _ => Self::Connection(error),
+        }
+    }
+}
+
+impl InferenceError {
+    /// What the peer may hear of it: whose fault it is and what to do, in words that hold nothing the peer lacks. None
+    /// where the peer is gone or spoke the last word itself.
+    pub fn for_peer(&self) -> Option<Refusal> {
+        let refusal = |code, text: String| Some(Refusal::new(code, text));
+        match self {
+            Self::Connection(_) | Self::Refused { .. } | Self::Declined { .. } | Self::Broken => None,
+            Self::TimedOut => refusal(RefusalCode::TimedOut, "you took too long; connect again".to_owned()),
+            Self::Frame(FrameError::Version { .. }) => refusal(RefusalCode::Version, self.to_string()),
+            Self::Difference { .. } => refusal(RefusalCode::Difference, self.to_string()),
+            Self::Reveal { .. } => refusal(RefusalCode::Reveal, self.to_string()),
+            Self::Frame(_) | Self::Hello(_) | Self::Request(_) => {
+                refusal(RefusalCode::Malformed, self.to_string())
+            }
+            Self::Homomorphic(_)
+            | Self::Transfer(_)
+            | Self::Garbling(_)
+            | Self::Ring(_)
+            | Self::Packing(_) => {
+                refusal(RefusalCode::Malformed, "a message of yours is malformed; connect again".to_owned())
+            }
+            Self::ForeignMaterial => refusal(RefusalCode::Order, self.to_string()),
+            _ => refusal(RefusalCode::Internal, "this side failed; connect again later".to_owned()),
+        }
+    }
 }

@@ -25,7 +25,10 @@
 //! local        linear steps on one party's shares
 //! labels       the stream of wire labels from oblivious transfer
 //! client  server   the parties: set-up, prepare, classify
-//! connection   bytes between them, counted
+//! kept         prepared material as bytes, for an online phase over another connection
+//! setup        hellos, session ids, commitments
+//! requests     what a client asks for after the set-up
+//! connection   messages between them: framed, checked, counted
 //! workers      the threads of one party
 //! transcript   what was sent, when, in which phase
 //! ```
@@ -33,11 +36,13 @@
 pub mod client;
 pub mod connection;
 mod error;
+pub mod kept;
 mod labels;
 mod local;
 pub mod plan;
+pub mod requests;
 pub mod server;
-mod setup;
+pub mod setup;
 pub mod transcript;
 mod workers;
 

@@ -4,7 +4,9 @@
 //! session; a [`PreparedServer`] serves exactly one inference and is spent by it.
 
 mod classify;
+mod kept;
 mod prepare;
+mod requests;
 
 use std::io::{Read, Write};
 use std::num::NonZeroUsize;
@@ -19,18 +21,20 @@ use crypto::ot::TreeSums;
 use crypto::ot::base::SenderPoint;
 use crypto::ot::extension::{CorrelatedSender, SenderSetup};
 use crypto::ot::values::CorrelationOffset;
-use crypto::random::{Direction, Seed, SessionId};
+use crypto::random::{Direction, InferenceId, Seed, SessionId};
 use crypto::ring::geometry::{ConvGeometry, ConvShape, Extent};
 use crypto::ring::{PackedWeights, Share, Weights};
 use network::inference_model::{InferenceModel, LinearGeometry, WeightBits};
 use network::shape::Shape;
 
+pub use kept::KeptServer;
+
 use crate::InferenceError;
 use crate::connection::Connection;
+use crate::connection::refusal::{Refusal, RefusalCode};
 use crate::plan::{Plan, Reveal};
-use crate::setup::{
-    HELLO_BYTES, NONCE_BYTES, PROTOCOL_VERSION, inference_id, reveal_byte, session_id, session_scope,
-};
+use crate::setup::hello::{Agreement, ClientHello, ModelName, NONCE_BYTES, ServerHello};
+use crate::setup::{commit_to_weights, inference_id, plan_digest, session_id, session_scope};
 use crate::transcript::{Kind, Phase};
 use crate::workers::Workers;
 
@@ -38,7 +42,10 @@ use crate::workers::Workers;
 pub struct ServedModel {
     plan: Arc<Plan>,
     outline_bytes: Vec<u8>,
+    agreement: Agreement,
     layers: Vec<ServedLayer>,
+    /// What prepared material belongs to. Known to the server only: it would let anyone test a guess of the weights.
+    digest: [u8; 32],
 }
 
 struct ServedLayer {
@@ -60,11 +67,24 @@ pub enum WeightMemory {
 }
 
 impl ServedModel {
-    /// Prepares a model for serving.
+    /// Prepares a model for serving. The salt of its commitment is fresh, so that clients of another process see another.
+    ///
+    /// # Errors
+    /// As [`ServedModel::with_salt`].
+    pub fn new(model: &InferenceModel, reveal: Reveal, memory: WeightMemory) -> Result<Self, InferenceError> {
+        Self::with_salt(model, reveal, memory, Seed::from_system()?.expose())
+    }
+
+    /// Prepares a model for serving. The salt is a secret of the server: whoever has it can test guesses of the weights.
     ///
     /// # Errors
     /// When no plan keeps the promises for it.
-    pub fn new(model: &InferenceModel, reveal: Reveal, memory: WeightMemory) -> Result<Self, InferenceError> {
+    pub fn with_salt(
+        model: &InferenceModel,
+        reveal: Reveal,
+        memory: WeightMemory,
+        salt: &[u8; 32],
+    ) -> Result<Self, InferenceError> {
         let outline = Arc::new(model.outline().clone());
         let plan = Arc::new(Plan::new(Arc::clone(&outline), reveal)?);
         let mut room = match memory {
@@ -85,7 +105,19 @@ impl ServedModel {
                 biases: secret.biases.clone(),
             });
         }
-        Ok(Self { outline_bytes: outline.to_bytes(), plan, layers })
+        let outline_bytes = outline.to_bytes();
+        let agreement = Agreement {
+            outline: *blake3::hash(&outline_bytes).as_bytes(),
+            commitment: commit_to_weights(model, salt),
+            plan: plan_digest(&plan),
+        };
+        let digest = kept::model_digest(model, &agreement, reveal);
+        Ok(Self { outline_bytes, agreement, plan, layers, digest })
+    }
+
+    /// What clients must agree with: digests of outline and plan, the commitment to the weights.
+    pub fn agreement(&self) -> &Agreement {
+        &self.agreement
     }
 
     /// What both parties do.
@@ -140,20 +172,29 @@ fn packed_weights(
 pub struct Server<S> {
     connection: Connection<S>,
     model: Arc<ServedModel>,
+    name: ModelName,
     session: SessionId,
     keys: Vec<PublicKey>,
     sender: CorrelatedSender,
-    offset: Offset,
+    offset: Arc<Offset>,
     prepared: u64,
     /// An error leaves the parties at different places of the stream; nothing may follow it.
     is_broken: bool,
     workers: Workers,
 }
 
-/// Offline material of the server for one inference. It has no copy and is spent by use.
+/// Offline material of the server for one inference. It has no copy and is spent by use, over the connection that made
+/// it or over any other one to the same client.
 #[derive(Debug)]
 pub struct PreparedServer {
+    /// What it was prepared for.
+    model: [u8; 32],
     session: SessionId,
+    inference: InferenceId,
+    /// Where its masks come from. Known to the server only.
+    root: Seed,
+    /// That of the session that made it: labels of two sessions never share one. Known to the server only.
+    offset: Arc<Offset>,
     /// Masks of the linear layers' answers, in the rings of their outputs. Known to the server only.
     masks: Vec<Share>,
     rounds: Vec<Vec<PreparedPart>>,
@@ -167,51 +208,50 @@ enum PreparedPart {
 }
 
 impl<S: Read + Write> Server<S> {
-    /// Sets up a session with a client that has just connected.
+    /// Sets up a session with a client that has just connected, for one model without a name.
     ///
     /// # Errors
-    /// When the peer speaks another version, its keys are malformed, or the connection breaks.
+    /// As [`Server::accept_with`].
     pub fn accept(
-        mut connection: Connection<S>,
+        connection: Connection<S>,
         model: Arc<ServedModel>,
         channel_binding: &[u8],
     ) -> Result<Self, InferenceError> {
+        let choose = |name: &ModelName| {
+            if name.as_str().is_empty() {
+                return Ok((name.clone(), model));
+            }
+            Err(Refusal::new(RefusalCode::UnknownModel, "the only model here has no name; ask without one"))
+        };
+        Self::accept_with(connection, choose, channel_binding)
+    }
+
+    /// Sets up a session with a client that has just connected. The model it names is looked up by `choose`, which may
+    /// refuse. A client with which it comes to nothing is told why.
+    ///
+    /// # Errors
+    /// When the peer speaks another version, its keys are malformed, the parties derive different things, `choose`
+    /// refuses, or the connection breaks.
+    pub fn accept_with(
+        mut connection: Connection<S>,
+        choose: impl FnOnce(&ModelName) -> Result<(ModelName, Arc<ServedModel>), Refusal>,
+        channel_binding: &[u8],
+    ) -> Result<Self, InferenceError> {
         connection.enter(Phase::SetUp);
-        let hello: [u8; HELLO_BYTES] = connection.receive_array(Kind::SetUp)?;
-        let version = u32::from_le_bytes([hello[0], hello[1], hello[2], hello[3]]);
-        let mut client_nonce = [0; NONCE_BYTES];
-        client_nonce.copy_from_slice(&hello[4..]);
-        let nonce: [u8; NONCE_BYTES] = *Seed::from_system()?.expose();
-        connection.send(Kind::SetUp, &PROTOCOL_VERSION.to_le_bytes())?;
-        connection.send(Kind::SetUp, &nonce)?;
-        connection.send(Kind::SetUp, &[reveal_byte(model.plan.reveal())])?;
-        connection.send(Kind::SetUp, &(model.outline_bytes.len() as u64).to_le_bytes())?;
-        connection.send(Kind::SetUp, &model.outline_bytes)?;
-        connection.flush()?;
-        if version != PROTOCOL_VERSION {
-            // The client learns our version from the answer above and says so.
-            return Err(InferenceError::Version { expected: PROTOCOL_VERSION, came: version });
-        }
-        let session =
-            session_id(&client_nonce, &nonce, &model.outline_bytes, model.plan.reveal(), channel_binding);
-        let seed = PublicSeed::derive(&client_nonce, &nonce)?;
-        let mut keys = Vec::new();
-        for parameters in model.plan.parameters() {
-            let bytes = connection.receive(Kind::SetUp, PublicKey::length(parameters))?;
-            keys.push(PublicKey::from_bytes(parameters, &seed, &bytes)?);
-        }
-        let scope = session_scope(session, Direction::ServerToClient, 0);
-        let mut generator = Seed::from_system()?.derive(domain::GARBLE_OFFSET, &scope).generator();
-        let offset = CorrelationOffset::random(&mut generator);
-        let garbling = Offset::new(offset.expose())?;
-        let point = SenderPoint::from_bytes(&connection.receive(Kind::SetUp, SenderPoint::BYTES)?)?;
-        let (points, waiting) = SenderSetup::start(session, offset, &point, &mut generator);
-        connection.send(Kind::SetUp, points.to_bytes().as_ref())?;
-        connection.flush()?;
-        let sums = TreeSums::from_bytes(&connection.receive(Kind::SetUp, TreeSums::BYTES)?)?;
-        let sender = waiting.finish(&sums);
-        let (offset, workers) = (garbling, Workers::alone());
-        Ok(Self { connection, model, session, keys, sender, offset, prepared: 0, is_broken: false, workers })
+        let result = greet(&mut connection, choose, channel_binding)
+            .and_then(|greeted| set_up_transfers(&mut connection, greeted));
+        let made = match result {
+            Ok(made) => made,
+            Err(error) => {
+                // The error is what counts, not whether the client heard of it.
+                let _ = error.for_peer().map(|refusal| connection.refuse(&refusal));
+                return Err(error);
+            }
+        };
+        let MadeSession { model, name, session, keys, sender, offset } = made;
+        let workers = Workers::alone();
+        let (prepared, is_broken) = (0, false);
+        Ok(Self { connection, model, name, session, keys, sender, offset, prepared, is_broken, workers })
     }
 
     /// Uses so many threads from here on.
@@ -221,6 +261,16 @@ impl<S: Read + Write> Server<S> {
     pub fn use_threads(&mut self, threads: NonZeroUsize) -> Result<(), InferenceError> {
         self.workers = Workers::new(threads)?;
         Ok(())
+    }
+
+    /// The model of this session.
+    pub fn model(&self) -> &Arc<ServedModel> {
+        &self.model
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &ModelName {
+        &self.name
     }
 
     /// The bytes so far.
@@ -238,8 +288,10 @@ impl<S: Read + Write> Server<S> {
         }
         self.connection.enter(Phase::Offline);
         let inference = inference_id(self.session, self.prepared);
+        self.connection.concern(Some(inference));
         self.prepared += 1;
         let prepared = prepare::run(self, inference)?;
+        self.connection.concern(None);
         self.is_broken = false;
         Ok(prepared)
     }
@@ -247,8 +299,8 @@ impl<S: Read + Write> Server<S> {
     /// Does the online work of one inference.
     ///
     /// # Errors
-    /// When the connection breaks or the peer's messages are malformed. The prepared material is spent in any
-    /// case, and after an error the session is over.
+    /// When the material is another model's, the connection breaks or the peer's messages are malformed. It is spent in
+    /// any case, and after an error the session is over.
     pub fn classify(&mut self, prepared: PreparedServer) -> Result<(), InferenceError> {
         self.classify_batch(vec![prepared])
     }
@@ -258,16 +310,87 @@ impl<S: Read + Write> Server<S> {
     /// # Errors
     /// As [`Server::classify`].
     pub fn classify_batch(&mut self, batch: Vec<PreparedServer>) -> Result<(), InferenceError> {
-        // Another session has another offset; labels of one must never meet the other.
-        if batch.iter().any(|prepared| prepared.session != self.session) {
-            return Err(InferenceError::OtherSession);
+        // Each brings the offset of its own session, so they may come from any; but masks and circuits fit one model.
+        if batch.iter().any(|prepared| prepared.model != self.model.digest) {
+            return Err(InferenceError::ForeignMaterial);
         }
         if std::mem::replace(&mut self.is_broken, true) {
             return Err(InferenceError::Broken);
         }
         self.connection.enter(Phase::Online);
         classify::run(self, batch)?;
+        self.connection.concern(None);
         self.is_broken = false;
         Ok(())
     }
+}
+
+/// What the two hellos come to.
+struct Greeted {
+    model: Arc<ServedModel>,
+    name: ModelName,
+    session: SessionId,
+    seed: PublicSeed,
+}
+
+fn greet<S: Read + Write>(
+    connection: &mut Connection<S>,
+    choose: impl FnOnce(&ModelName) -> Result<(ModelName, Arc<ServedModel>), Refusal>,
+    channel_binding: &[u8],
+) -> Result<Greeted, InferenceError> {
+    let hello = ClientHello::from_bytes(&connection.receive(Kind::SetUp, ClientHello::BYTES)?)?;
+    let chosen = choose(&hello.model);
+    if let Err(refusal) = &chosen {
+        connection.refuse(refusal)?;
+    }
+    let (name, model) = chosen.map_err(|refusal| InferenceError::Declined { refusal })?;
+    let reveal = model.plan.reveal();
+    if let Some(wish) = hello.wish.filter(|wish| *wish != reveal) {
+        return Err(InferenceError::Reveal { expected: wish, came: reveal });
+    }
+    let nonce: [u8; NONCE_BYTES] = *Seed::from_system()?.expose();
+    let (commitment, outline) = (model.agreement.commitment, model.outline_bytes.clone());
+    let answer = ServerHello { nonce, reveal, commitment, model: name.clone(), outline };
+    connection.send(Kind::SetUp, &answer.to_bytes())?;
+    connection.flush()?;
+    let theirs = Agreement::from_bytes(&connection.receive(Kind::SetUp, Agreement::BYTES)?)?;
+    let session = session_id(&hello.nonce, &nonce, &model.agreement, reveal, channel_binding);
+    if let Some(what) = model.agreement.difference(&theirs) {
+        return Err(InferenceError::Difference { what });
+    }
+    connection.join(session);
+    let seed = PublicSeed::derive(&hello.nonce, &nonce)?;
+    Ok(Greeted { model, name, session, seed })
+}
+
+/// What a session consists of besides its connection.
+struct MadeSession {
+    model: Arc<ServedModel>,
+    name: ModelName,
+    session: SessionId,
+    keys: Vec<PublicKey>,
+    sender: CorrelatedSender,
+    offset: Arc<Offset>,
+}
+
+fn set_up_transfers<S: Read + Write>(
+    connection: &mut Connection<S>,
+    greeted: Greeted,
+) -> Result<MadeSession, InferenceError> {
+    let Greeted { model, name, session, seed } = greeted;
+    let mut keys = Vec::new();
+    for parameters in model.plan.parameters() {
+        let bytes = connection.receive(Kind::SetUp, PublicKey::length(parameters))?;
+        keys.push(PublicKey::from_bytes(parameters, &seed, &bytes)?);
+    }
+    let scope = session_scope(session, Direction::ServerToClient, 0);
+    let mut generator = Seed::from_system()?.derive(domain::GARBLE_OFFSET, &scope).generator();
+    let correlation = CorrelationOffset::random(&mut generator);
+    let offset = Arc::new(Offset::new(correlation.expose())?);
+    let point = SenderPoint::from_bytes(&connection.receive(Kind::SetUp, SenderPoint::BYTES)?)?;
+    let (points, waiting) = SenderSetup::start(session, correlation, &point, &mut generator);
+    connection.send(Kind::SetUp, points.to_bytes().as_ref())?;
+    connection.flush()?;
+    let sums = TreeSums::from_bytes(&connection.receive(Kind::SetUp, TreeSums::BYTES)?)?;
+    Ok(MadeSession { model, name, session, keys, sender: waiting.finish(&sums), offset })
 }

@@ -1,35 +1,36 @@
 //! Once per connection: who we are, which model it is, keys and base transfers.
 //!
 //! ```text
-//! client -> server   version, nonce
-//! server -> client   version, nonce, what the client will learn, outline
-//! client -> server   public keys of the encryption, point of the base transfers
+//! client -> server   hello: nonce, what it wants to learn, name of the model
+//! server -> client   hello: nonce, what the client will learn, commitment to the weights, name, outline
+//! client -> server   digests of outline, commitment and plan; public keys; point of the base transfers
 //! server -> client   points of the base transfers
 //! client -> server   sums of the trees
 //! ```
 //!
-//! The session id hashes protocol version, both nonces, what the client will learn and the outline's digest (and, over TLS, the channel's
-//! binding), so that nothing made in one session means anything in another.
+//! Nothing about model or image crosses before the TLS handshake is done; the model is described only after the
+//! client named it and its version fits. The client then repeats digests of what it understood and derived, so that both
+//! sides can name a difference. The session id hashes protocol version, both nonces, what the client will learn, commitment, outline,
+//! plan and (over TLS) the channel's binding, so that nothing made in one session means anything in another.
+
+pub mod hello;
 
 use crypto::domain;
 use crypto::random::{Direction, InferenceId, Scope, SessionId};
+use network::inference_model::InferenceModel;
 
-use crate::plan::Reveal;
+use crate::connection::frame::PROTOCOL_VERSION;
+use crate::plan::{Plan, Reveal};
+use hello::{Agreement, NONCE_BYTES};
 
-/// The version both parties must speak.
-pub(crate) const PROTOCOL_VERSION: u32 = 1;
-/// Bytes of a nonce.
-pub(crate) const NONCE_BYTES: usize = 32;
-/// Version and nonce.
-pub(crate) const HELLO_BYTES: usize = 4 + NONCE_BYTES;
 /// The largest outline a client accepts.
 pub(crate) const MAX_OUTLINE_BYTES: u64 = 64 << 20;
 
-/// What both nonces and the outline agree on.
+/// What both hellos agree on.
 pub(crate) fn session_id(
     client_nonce: &[u8; NONCE_BYTES],
     server_nonce: &[u8; NONCE_BYTES],
-    outline: &[u8],
+    agreement: &Agreement,
     reveal: Reveal,
     channel_binding: &[u8],
 ) -> SessionId {
@@ -37,19 +38,44 @@ pub(crate) fn session_id(
     hasher.update(&PROTOCOL_VERSION.to_le_bytes());
     hasher.update(client_nonce);
     hasher.update(server_nonce);
-    hasher.update(blake3::hash(outline).as_bytes());
-    hasher.update(&[reveal_byte(reveal)]);
+    hasher.update(&agreement.to_bytes());
+    hasher.update(&[hello::reveal_byte(reveal)]);
     hasher.update(&(channel_binding.len() as u64).to_le_bytes());
     hasher.update(channel_binding);
     SessionId(*hasher.finalize().as_bytes())
 }
 
-/// How the server says what the client will learn. It decides: a client that expects something else hangs up.
-pub(crate) const fn reveal_byte(reveal: Reveal) -> u8 {
-    match reveal {
-        Reveal::Logits => 0,
-        Reveal::Class => 1,
+/// A digest of everything the parties derive from the outline: each message and all encryption parameters. Two builds
+/// that plan differently notice it here, not in the middle of an inference.
+pub(crate) fn plan_digest(plan: &Plan) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key(domain::PLAN_DIGEST.context());
+    for parameters in plan.parameters() {
+        let text = parameters.to_string();
+        hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
     }
+    for message in plan.messages() {
+        let sort = [message.phase as u8, message.kind as u8, u8::from(message.is_upward)];
+        hasher.update(&sort).update(&(message.bytes as u64).to_le_bytes());
+    }
+    *hasher.finalize().as_bytes()
+}
+
+/// The salted commitment to a model's weights: the same weights are recognized, a guess cannot be tested.
+pub(crate) fn commit_to_weights(model: &InferenceModel, salt: &[u8; 32]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key(domain::WEIGHT_COMMITMENT.context());
+    hasher.update(salt);
+    for layer in model.layers() {
+        hasher.update(&(layer.weights.len() as u64).to_le_bytes());
+        for run in layer.weights.chunks(4096) {
+            let bytes: Vec<u8> = run.iter().flat_map(|weight| weight.to_le_bytes()).collect();
+            hasher.update(&bytes);
+        }
+        hasher.update(&(layer.biases.len() as u64).to_le_bytes());
+        for bias in &layer.biases {
+            hasher.update(&bias.to_le_bytes());
+        }
+    }
+    *hasher.finalize().as_bytes()
 }
 
 /// The scope of what belongs to the session as a whole.

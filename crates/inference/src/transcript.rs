@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::connection::frame::FrameKind;
+
 /// Before the image is known, or after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
@@ -12,6 +14,8 @@ pub enum Phase {
     Offline,
     /// After.
     Online,
+    /// Between the others: requests and replies.
+    Service,
 }
 
 /// What a message carries.
@@ -29,6 +33,23 @@ pub enum Kind {
     Truncation,
     /// The image and the logits.
     Values,
+    /// Requests, replies and refusals.
+    Service,
+}
+
+impl Kind {
+    /// What stands in the header.
+    pub(crate) const fn frame(self) -> FrameKind {
+        match self {
+            Self::SetUp => FrameKind::SetUp,
+            Self::Homomorphic => FrameKind::Homomorphic,
+            Self::Transfer => FrameKind::Transfer,
+            Self::Garbled => FrameKind::Garbled,
+            Self::Truncation => FrameKind::Truncation,
+            Self::Values => FrameKind::Values,
+            Self::Service => FrameKind::Service,
+        }
+    }
 }
 
 impl fmt::Display for Kind {
@@ -40,6 +61,7 @@ impl fmt::Display for Kind {
             Self::Garbled => "garble",
             Self::Truncation => "truncation",
             Self::Values => "values",
+            Self::Service => "service",
         })
     }
 }

@@ -10,70 +10,98 @@ use std::sync::Arc;
 use std::thread;
 
 use inference::InferenceError;
-use inference::client::{Answer, Client};
+use inference::client::{Answer, Client, Wishes};
+use inference::connection::frame::{Field, FrameError, FrameKind, HEADER_BYTES, Header, PROTOCOL_VERSION};
+use inference::connection::refusal::{Refusal, RefusalCode};
 use inference::connection::{Connection, MemoryStream, Role, memory_pair};
 use inference::plan::{PlannedMessage, Reveal};
 use inference::server::{ServedModel, Server, WeightMemory};
+use inference::setup::hello::{Agreement, ClientHello, ModelName, ServerHello};
 use inference::transcript::{Kind, Phase};
 use network::image::Image;
 use network::shape::Shape;
 
-use support::{Fault, Session, run, served, tiny_model};
+use support::{Fault, Framed, Session, run, served, tiny_model};
 
 /// A client against a server that says these words after its hello and then hangs up.
-fn connect_to(words: Vec<u8>) -> InferenceError {
-    let (client_end, mut server_end) = memory_pair();
+fn connect_with(
+    wishes: Wishes,
+    words: impl FnOnce(&mut Framed<MemoryStream>) + Send + 'static,
+) -> InferenceError {
+    let (client_end, server_end) = memory_pair();
     let server = thread::spawn(move || {
-        server_end.read_exact(&mut [0; 36]).unwrap();
-        server_end.write_all(&words).unwrap();
-        server_end.flush().unwrap();
+        let mut server = Framed::new(server_end, Role::Server);
+        server.receive(ClientHello::BYTES);
+        words(&mut server);
+        server.flush();
     });
     let connection = Connection::new(client_end, Role::Client);
-    let refusal = Client::connect(connection, Reveal::Logits, b"channel").err().unwrap();
+    let refusal = Client::connect_with(connection, &wishes, b"channel").err().unwrap();
     server.join().unwrap();
     refusal
 }
 
-fn hello(version: u32, reveal: u8, length: u64, outline: &[u8]) -> Vec<u8> {
-    let parts: [&[u8]; 5] = [&version.to_le_bytes(), &[7; 32], &[reveal], &length.to_le_bytes(), outline];
-    parts.concat()
+fn hello(reveal: Reveal, outline: &[u8]) -> Vec<u8> {
+    let (model, outline) = (ModelName::default(), outline.to_vec());
+    ServerHello { nonce: [7; 32], reveal, commitment: [8; 32], model, outline }.to_bytes()
+}
+
+fn connect_to(body: Vec<u8>) -> InferenceError {
+    connect_with(Wishes::default(), move |server| server.send(FrameKind::SetUp, &body))
 }
 
 #[test]
-fn a_peer_of_another_version_is_named() {
-    let error = connect_to(hello(2, 0, 0, &[]));
-    assert!(matches!(error, InferenceError::Version { expected: 1, came: 2 }), "{error}");
+fn a_peer_of_another_version_is_named_on_both_sides() {
+    let error = connect_with(Wishes::default(), |server| {
+        let header = server.header(FrameKind::SetUp, 1000);
+        server.wire.write_all(&Header { version: 9, ..header }.to_bytes()).unwrap();
+    });
+    let is_named = |error: &InferenceError, sender| {
+        let expected = FrameError::Version { sender, expected: PROTOCOL_VERSION, came: 9 };
+        matches!(error, InferenceError::Frame(came) if *came == expected)
+    };
+    assert!(is_named(&error, Role::Server), "{error}");
 
-    let (mut client_end, server_end) = memory_pair();
-    client_end.write_all(&[&9_u32.to_le_bytes()[..], &[7; 32]].concat()).unwrap();
-    client_end.flush().unwrap();
+    let (client_end, server_end) = memory_pair();
+    let mut client = Framed::new(client_end, Role::Client);
+    let header = client.header(FrameKind::SetUp, 10);
+    client.wire.write_all(&Header { version: 9, ..header }.to_bytes()).unwrap();
+    client.flush();
     let connection = Connection::new(server_end, Role::Server);
     let error = Server::accept(connection, served(&tiny_model()), b"channel").err().unwrap();
-    assert!(matches!(error, InferenceError::Version { expected: 1, came: 9 }), "{error}");
-    let mut version = [0; 4];
-    client_end.read_exact(&mut version).unwrap();
-    assert_eq!(u32::from_le_bytes(version), 1, "the client learns why");
+    assert!(is_named(&error, Role::Client), "{error}");
+    let mut answer = [0; HEADER_BYTES];
+    client.wire.read_exact(&mut answer).unwrap();
+    assert_eq!(answer[21], FrameKind::Refusal as u8);
+    assert_eq!(answer[22..24], PROTOCOL_VERSION.to_le_bytes(), "the client learns why");
 }
 
 #[test]
 fn outlines_that_are_too_long_cut_or_garbled_are_refused() {
-    let error = connect_to(hello(1, 0, u64::MAX, &[]));
-    assert!(matches!(error, InferenceError::OutlineLength { came: u64::MAX, .. }), "{error}");
+    let error = connect_with(Wishes::default(), |server| {
+        let header = server.header(FrameKind::SetUp, u64::MAX);
+        server.wire.write_all(&header.to_bytes()).unwrap();
+    });
+    assert!(matches!(error, InferenceError::Frame(FrameError::TooLong { came: u64::MAX, .. })), "{error}");
     let outline = tiny_model().outline().to_bytes();
-    let length = outline.len() as u64;
     for kept in [0, 1, outline.len() / 2, outline.len() - 1] {
-        let error = connect_to(hello(1, 0, length, &outline[..kept]));
+        let body = hello(Reveal::Logits, &outline);
+        let error = connect_with(Wishes::default(), move |server| {
+            let header = server.header(FrameKind::SetUp, body.len() as u64);
+            server.wire.write_all(&header.to_bytes()).unwrap();
+            server.wire.write_all(&body[..ServerHello::BYTES + kept]).unwrap();
+        });
         assert!(matches!(error, InferenceError::Connection(_)), "the stream ends after {kept}: {error}");
-        let error = connect_to(hello(1, 0, kept as u64, &outline[..kept]));
+        let error = connect_to(hello(Reveal::Logits, &outline[..kept]));
         assert!(matches!(error, InferenceError::Outline(_)), "the outline ends after {kept}: {error}");
     }
-    let error = connect_to(hello(1, 0, 1000, &[0xa5; 1000]));
+    let error = connect_to(hello(Reveal::Logits, &[0xa5; 1000]));
     assert!(matches!(error, InferenceError::Outline(_)), "{error}");
     for place in (0..outline.len()).step_by(outline.len().div_ceil(150)) {
         let mut altered = outline.clone();
         altered[place] ^= 0xff;
         // Some changes (a letter of a name, say) still make an outline; then the server's silence is the error.
-        connect_to(hello(1, 0, length, &altered));
+        connect_to(hello(Reveal::Logits, &altered));
     }
 }
 
@@ -82,8 +110,101 @@ fn a_server_that_gives_out_something_else_is_refused() {
     let served = Arc::new(ServedModel::new(&tiny_model(), Reveal::Class, WeightMemory::Everything).unwrap());
     let image = Image::random(served.plan().outline().input, 1);
     let session = run(&served, Reveal::Logits, &[image], None, None);
-    assert!(matches!(session.client, Err(InferenceError::Reveal { expected: 0, came: 1 })));
-    assert!(matches!(session.server, Err(InferenceError::Connection(_))));
+    let refusal = session.client.err().unwrap();
+    assert!(
+        matches!(&refusal, InferenceError::Refused { refusal, .. } if refusal.code == RefusalCode::Reveal)
+    );
+    let expected = (Reveal::Logits, Reveal::Class);
+    assert!(
+        matches!(session.server, Err(InferenceError::Reveal { expected: e, came }) if (e, came) == expected)
+    );
+
+    // A server that does not say so itself is noticed by the client.
+    let wishes = Wishes { reveal: Some(Reveal::Logits), ..Wishes::default() };
+    let body = hello(Reveal::Class, &tiny_model().outline().to_bytes());
+    let error = connect_with(wishes, move |server| server.send(FrameKind::SetUp, &body));
+    assert!(matches!(error, InferenceError::Reveal { expected: e, came } if (e, came) == expected));
+}
+
+#[test]
+fn another_model_than_the_expected_one_is_refused_and_named() {
+    let outline = tiny_model().outline().to_bytes();
+    for (wishes, what) in [
+        (Wishes { outline_digest: Some([1; 32]), ..Wishes::default() }, "outline digest"),
+        (Wishes { commitment: Some([1; 32]), ..Wishes::default() }, "commitment"),
+    ] {
+        let body = hello(Reveal::Logits, &outline);
+        let error = connect_with(wishes, move |server| server.send(FrameKind::SetUp, &body));
+        assert!(matches!(error, InferenceError::OtherModel { .. }), "{error}");
+        assert!(error.to_string().contains(what) && error.to_string().contains("0101"), "{error}");
+    }
+}
+
+#[test]
+fn a_model_that_asks_for_more_memory_than_allowed_is_refused_before_it_gets_any() {
+    let body = hello(Reveal::Logits, &tiny_model().outline().to_bytes());
+    let wishes = Wishes { max_memory: 100_000, ..Wishes::default() };
+    let error = connect_with(wishes, move |server| server.send(FrameKind::SetUp, &body));
+    assert!(matches!(error, InferenceError::TooLarge { limit: 100_000, .. }), "{error}");
+}
+
+#[test]
+fn a_client_that_derives_something_else_is_refused_and_told_what() {
+    let (client_end, server_end) = memory_pair();
+    let server = thread::spawn(move || {
+        let connection = Connection::new(server_end, Role::Server);
+        Server::accept(connection, served(&tiny_model()), b"").err().unwrap()
+    });
+    let mut client = Framed::new(client_end, Role::Client);
+    let hello = ClientHello { nonce: [3; 32], wish: None, model: ModelName::default() };
+    client.send(FrameKind::SetUp, &hello.to_bytes());
+    client.flush();
+    let outline = tiny_model().outline().to_bytes();
+    client.receive(ServerHello::BYTES + outline.len());
+    client.send(FrameKind::SetUp, &[0; Agreement::BYTES]);
+    client.flush();
+    let mut header = [0; HEADER_BYTES];
+    client.wire.read_exact(&mut header).unwrap();
+    assert_eq!(header[21], FrameKind::Refusal as u8);
+    let mut text = vec![0; header[24] as usize + 256 * header[25] as usize];
+    client.wire.read_exact(&mut text).unwrap();
+    let refusal = Refusal::from_bytes(&text);
+    assert_eq!(refusal.code, RefusalCode::Difference);
+    assert!(refusal.text().contains("outline's digest"), "{refusal}");
+    assert!(matches!(server.join().unwrap(), InferenceError::Difference { .. }));
+}
+
+#[test]
+fn an_unknown_model_is_refused_with_a_sentence() {
+    let (client_end, server_end) = memory_pair();
+    let server = thread::spawn(move || {
+        let connection = Connection::new(server_end, Role::Server);
+        Server::accept(connection, served(&tiny_model()), b"").err().unwrap()
+    });
+    let wishes = Wishes { model: ModelName::new("other").unwrap(), ..Wishes::default() };
+    let connection = Connection::new(client_end, Role::Client);
+    let error = Client::connect_with(connection, &wishes, b"").err().unwrap();
+    assert!(
+        matches!(&error, InferenceError::Refused { refusal, .. } if refusal.code == RefusalCode::UnknownModel)
+    );
+    assert!(matches!(server.join().unwrap(), InferenceError::Declined { .. }));
+}
+
+#[test]
+fn sessions_of_different_channels_share_no_frame() {
+    let (client_end, server_end) = memory_pair();
+    let server = thread::spawn(move || {
+        let connection = Connection::new(server_end, Role::Server);
+        Server::accept(connection, served(&tiny_model()), b"one channel").err().unwrap()
+    });
+    let connection = Connection::new(client_end, Role::Client);
+    let error = Client::connect(connection, Reveal::Logits, b"another channel").err().unwrap();
+    assert!(matches!(error, InferenceError::Refused { .. } | InferenceError::Frame(_)), "{error}");
+    let error = server.join().unwrap();
+    assert!(
+        matches!(error, InferenceError::Frame(FrameError::Differs { field: Field::Session, .. })),
+        "{error}"
+    );
 }
 
 #[test]
@@ -96,26 +217,25 @@ fn an_image_of_another_size_is_refused() {
 }
 
 #[test]
-fn material_of_another_session_is_refused_and_an_error_ends_a_session() {
+fn material_of_another_model_is_refused_and_an_error_ends_a_session() {
     let served = served(&tiny_model());
     let image = Image::random(served.plan().outline().input, 1);
-    let connect = || {
+    let classes = ServedModel::new(&tiny_model(), Reveal::Class, WeightMemory::Everything).unwrap();
+    let connect = |served: Arc<ServedModel>, reveal: Reveal| {
         let (client_end, server_end) = memory_pair();
-        let served = Arc::clone(&served);
         let server = thread::spawn(move || {
             let mut server = Server::accept(Connection::new(server_end, Role::Server), served, b"")?;
             let prepared = server.prepare()?;
             Ok::<_, InferenceError>((server, prepared))
         });
-        let mut client =
-            Client::connect(Connection::new(client_end, Role::Client), Reveal::Logits, b"").unwrap();
+        let mut client = Client::connect(Connection::new(client_end, Role::Client), reveal, b"").unwrap();
         let prepared = client.prepare().unwrap();
         (client, prepared, server.join().unwrap().unwrap())
     };
-    let (mut client, first, (mut server, server_first)) = connect();
-    let (_, second, (_, server_second)) = connect();
-    assert!(matches!(client.classify(second, &image), Err(InferenceError::OtherSession)));
-    assert!(matches!(server.classify(server_second), Err(InferenceError::OtherSession)));
+    let (mut client, first, (mut server, server_first)) = connect(served, Reveal::Logits);
+    let (_, second, (_, server_second)) = connect(Arc::new(classes), Reveal::Class);
+    assert!(matches!(client.classify(second, &image), Err(InferenceError::ForeignMaterial)));
+    assert!(matches!(server.classify(server_second), Err(InferenceError::ForeignMaterial)));
     let other = Image::random(Shape { channels: 1, height: 2, width: 3 }, 1);
     assert!(matches!(client.classify(first, &other), Err(InferenceError::Image(_))));
     assert!(matches!(client.prepare(), Err(InferenceError::Broken)));
@@ -134,9 +254,9 @@ fn places(served: &ServedModel) -> Vec<(PlannedMessage, usize)> {
         // Set-up messages are few and all different.
         let is_new = places.iter().all(|(known, _)| sort(known) != sort(&message));
         if is_new || message.phase == Phase::SetUp {
-            places.push((message, *position));
+            places.push((message, *position + HEADER_BYTES));
         }
-        *position += message.bytes;
+        *position += message.framed_bytes();
     }
     places
 }
@@ -179,6 +299,20 @@ fn garbage_ends_in_an_error_or_a_wrong_answer() {
             let must_be_refused =
                 matches!(message.kind, Kind::Homomorphic) && matches!(fault, Fault::Ones(..));
             assert!(is_refused || !must_be_refused, "{message:?} {fault:?}");
+        }
+    }
+}
+
+#[test]
+fn a_changed_header_is_an_error_that_names_the_field_and_the_sender() {
+    let served = served(&tiny_model());
+    for (message, start) in places(&served).into_iter().step_by(3) {
+        // Session, inference, number, direction, kind, version, length.
+        for place in [0, 8, 16, 20, 21, 22, 24] {
+            let fault = Fault::Flip(start - HEADER_BYTES + place);
+            let session = run_with_fault(&served, message.is_upward, fault);
+            let error = if message.is_upward { session.server.err() } else { session.client.err() };
+            assert!(matches!(error, Some(InferenceError::Frame(_))), "{message:?} {place} {error:?}");
         }
     }
 }

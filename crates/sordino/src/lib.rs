@@ -20,3 +20,4 @@ pub use network;
 pub mod commands;
 pub mod image_files;
 mod report;
+pub mod service;

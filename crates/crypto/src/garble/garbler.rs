@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zeroize::Zeroize;
 
-use super::bits::{for_each_wire, low_bits, pack, unpack};
+use super::bits::{for_each_wire, low_bits, pack, packed_length, unpack};
 use super::circuit::{Circuit, Output, check_lanes};
 use super::error::{Counted, GarbleError, Message, check_count, check_length};
 use super::hash::{CounterRange, HashKey, KeyStream};
@@ -206,32 +206,30 @@ impl PreparedGarbler {
     }
 
     /// Length of the bytes below.
-    pub fn stored_bytes(lanes: usize) -> usize {
-        LabelSeed::BYTES + 8 * lanes
+    pub fn stored_bytes(circuit: &Circuit, lanes: usize) -> usize {
+        LabelSeed::BYTES + packed_length(lanes, circuit.output_bits())
     }
 
-    /// The secret bytes to store until the inference. Whoever stores them must see to it that they are used
-    /// once.
+    /// The secret bytes to store until the inference: the seed of the labels and, per lane, what unmasks the
+    /// reply. Whoever stores them must see to it that they are used once.
     pub fn into_bytes(self) -> Secret<Vec<u8>> {
-        let mut bytes = Vec::with_capacity(Self::stored_bytes(self.lanes));
-        bytes.extend_from_slice(&self.labels.to_bytes());
-        for word in self.output.expose() {
-            bytes.extend_from_slice(&word.to_le_bytes());
-        }
-        Secret::new(bytes)
+        let bits = self.circuit.output_bits();
+        let mut bytes = Secret::new(Vec::with_capacity(Self::stored_bytes(&self.circuit, self.lanes)));
+        bytes.expose_mut().extend_from_slice(&self.labels.to_bytes());
+        bytes.expose_mut().extend_from_slice(Secret::new(pack(self.output.expose(), bits)).expose());
+        bytes
     }
 
     /// Reads stored bytes back.
     ///
     /// # Errors
-    /// When the lanes do not make a chunk or the length is not theirs.
+    /// When the lanes do not make a chunk, the length is not theirs or bits behind the last value are set.
     pub fn from_bytes(circuit: &Arc<Circuit>, lanes: usize, bytes: &[u8]) -> Result<Self, GarbleError> {
         check_lanes(lanes)?;
-        check_length(Message::Prepared, Self::stored_bytes(lanes), bytes.len())?;
+        check_length(Message::Prepared, Self::stored_bytes(circuit, lanes), bytes.len())?;
         let (seed, words) = bytes.split_first_chunk().expect("the length was checked");
-        let output = words.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-        let labels = LabelSeed::from_bytes(seed);
-        Ok(Self { circuit: Arc::clone(circuit), lanes, labels, output: Secret::new(output) })
+        let output = Secret::new(unpack(Message::Prepared, words, lanes, circuit.output_bits())?);
+        Ok(Self { circuit: Arc::clone(circuit), lanes, labels: LabelSeed::from_bytes(seed), output })
     }
 }
 

@@ -244,7 +244,9 @@ fn a_reply_with_padding_bits_is_refused() {
 #[test]
 fn stored_material_of_the_wrong_length_is_refused() {
     let circuit = Arc::new(relu(ReluForm::Projection));
-    for wrong in [0, 1, PreparedGarbler::stored_bytes(3) - 1, PreparedGarbler::stored_bytes(3) + 1] {
+    for wrong in
+        [0, 1, PreparedGarbler::stored_bytes(&circuit, 3) - 1, PreparedGarbler::stored_bytes(&circuit, 3) + 1]
+    {
         assert!(PreparedGarbler::from_bytes(&circuit, 3, &vec![0; wrong]).is_err());
     }
     let right = PreparedEvaluator::stored_bytes(&circuit, 3);

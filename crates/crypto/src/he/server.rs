@@ -30,6 +30,23 @@ impl AnswerSecrets {
             zeros: root.derive(domain::HE_ZERO, scope),
         }
     }
+
+    /// The server's share s of the answer that was made at this place: the same values that came with the answer,
+    /// for a server that kept the root alone.
+    pub fn rederive_masks(root: &Seed, scope: &Scope, layout: &Layout) -> Secret<Vec<u64>> {
+        let masks = root.derive(domain::HE_MASK, scope);
+        let mut share = Secret::new(vec![0; layout.shape().output_values()]);
+        for output in 0..layout.output_ciphertexts() {
+            layout.scatter(output, output_masks(layout, &masks, output).expose(), share.expose_mut());
+        }
+        share
+    }
+}
+
+/// The mask of each value of one output ciphertext.
+fn output_masks(layout: &Layout, masks: &Seed, output: usize) -> Secret<Vec<u64>> {
+    let ring_mask = layout.parameters().ring_mask();
+    ring_elements(&mut stream(masks, output), ring_mask, layout.output_count(output))
 }
 
 /// One tile's ciphertexts, expanded and interleaved for the products.
@@ -182,7 +199,7 @@ fn finish_output(
 ) -> (AnswerCiphertext, Secret<Vec<u64>>) {
     let parameters = layout.parameters();
     let (format, degree, count) = (parameters.format(), parameters.degree(), layout.output_count(output));
-    let masks = ring_elements(&mut stream(&secrets.masks, output), parameters.ring_mask(), count);
+    let masks = output_masks(layout, &secrets.masks, output);
     let floods = floods(&mut stream(&secrets.floods, output), parameters.flood_bits(), count);
     let (mut values, mut uniform) = (Vec::new(), Vec::new());
     for (limb, [product, mut second]) in limbs.into_iter().enumerate() {

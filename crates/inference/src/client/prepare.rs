@@ -14,6 +14,7 @@ use crypto::ring::{RingWidth, Share};
 use crypto::secret::Secret;
 use network::walk::ValueId;
 
+use super::kept::agreed_made_for;
 use super::{Client, PreparedClient, ShareRecord};
 use crate::InferenceError;
 use crate::labels::ExpandedLabels;
@@ -61,7 +62,8 @@ pub(super) fn run<S: Read + Write>(
     let (rounds, argmax) = circuits::receive(client, &plan, &shares, labels)?;
     let logits = Share::new(shares.of(plan.outline().output()).clone());
     let image_blind = Share::new(shares.of(ValueId::IMAGE).clone());
-    Ok(PreparedClient { session, image_blind, rounds, logits, argmax, record })
+    let made_for = agreed_made_for(&client.agreement, plan.reveal());
+    Ok(PreparedClient { plan: made_for, session, inference, image_blind, rounds, logits, argmax, record })
 }
 
 /// Encrypts the client's share of a linear layer's input, ciphertext by ciphertext.
@@ -83,7 +85,7 @@ fn send_request<S: Read + Write>(
     let bytes = request.to_bytes(&job.layout);
     debug_assert_eq!(bytes.len(), LinearRequest::length(&job.layout));
     client.connection.spent(Work::Homomorphic, start);
-    Ok(client.connection.send(Kind::Homomorphic, &bytes)?)
+    client.connection.send(Kind::Homomorphic, &bytes)
 }
 
 fn receive_answer<S: Read + Write>(

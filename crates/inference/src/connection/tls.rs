@@ -4,17 +4,24 @@
 //! session of ours cannot be carried over to another channel.
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
+use std::time::Duration;
+
+use crypto::secret::Secret;
 
 use rcgen::{CertificateParams, KeyPair};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use rustls::server::WebPkiClientVerifier;
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, ServerConfig, ServerConnection, SignatureScheme,
-    StreamOwned,
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, ServerConfig, ServerConnection,
+    SignatureScheme, StreamOwned,
 };
+
+use super::time_limits::{TimeLimits, TimedSocket};
 
 /// The name every certificate of ours carries; the fingerprint is what identifies a server.
 const NAME: &str = "sordino";
@@ -52,11 +59,8 @@ impl std::str::FromStr for Fingerprint {
     }
 }
 
-/// A server's self-signed certificate and its key.
-pub struct Identity {
-    certificate: CertificateDer<'static>,
-    key: PrivatePkcs8KeyDer<'static>,
-}
+/// A self-signed certificate and its key: what a server is known by where no authority vouches for it.
+pub struct Identity(CertifiedKey);
 
 impl Identity {
     /// Makes a fresh one.
@@ -66,16 +70,96 @@ impl Identity {
     pub fn generate() -> Result<Self, TlsError> {
         let key = KeyPair::generate()?;
         let certificate = CertificateParams::new(vec![NAME.to_owned()])?.self_signed(&key)?;
-        Ok(Self {
-            certificate: certificate.der().clone(),
-            key: PrivatePkcs8KeyDer::from(key.serialize_der()),
-        })
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        Ok(Self(CertifiedKey { chain: vec![certificate.der().clone()], key }))
+    }
+
+    /// Reads one that [`Identity::to_pem`] wrote.
+    ///
+    /// # Errors
+    /// When there is no certificate with its key.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, TlsError> {
+        Ok(Self(CertifiedKey::from_pem(pem, pem)?))
+    }
+
+    /// Certificate and key as PEM. Whoever has it can pose as this server.
+    pub fn to_pem(&self) -> Secret<String> {
+        let certificate = pem("CERTIFICATE", &self.0.chain[0]);
+        let key = Secret::new(pem("PRIVATE KEY", self.0.key.secret_der()));
+        Secret::new(certificate + key.expose())
     }
 
     /// What clients pin.
     pub fn fingerprint(&self) -> Fingerprint {
-        fingerprint(&self.certificate)
+        self.0.fingerprint()
     }
+
+    /// To serve with it.
+    pub fn into_key(self) -> CertifiedKey {
+        self.0
+    }
+}
+
+/// One block of PEM (RFC 7468).
+fn pem(label: &str, der: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = format!("-----BEGIN {label}-----\n");
+    // 48 bytes make a line of 64 digits.
+    for line in der.chunks(48) {
+        for three in line.chunks(3) {
+            let bits =
+                (0..3).fold(0_u32, |bits, at| bits << 8 | u32::from(three.get(at).copied().unwrap_or(0)));
+            for digit in 0..4 {
+                let is_padding = digit > three.len();
+                let value = (bits >> (18 - 6 * digit)) & 63;
+                text.push(if is_padding { '=' } else { char::from(DIGITS[value as usize]) });
+            }
+        }
+        text.push('\n');
+    }
+    text + &format!("-----END {label}-----\n")
+}
+
+/// A chain of certificates and the key of the first.
+pub struct CertifiedKey {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+}
+
+impl CertifiedKey {
+    /// Reads both from PEM.
+    ///
+    /// # Errors
+    /// When either is missing.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        let chain = certificates(chain)?;
+        let key = PrivateKeyDer::from_pem_slice(key)
+            .map_err(|source| TlsError::Pem { what: "private key", source })?;
+        Ok(Self { chain, key })
+    }
+
+    /// What clients pin.
+    pub fn fingerprint(&self) -> Fingerprint {
+        fingerprint(&self.chain[0])
+    }
+}
+
+/// The certificates of a PEM file, at least one.
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let refuse = |source| TlsError::Pem { what: "certificate", source };
+    let found = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().map_err(refuse)?;
+    if found.is_empty() {
+        return Err(refuse(rustls::pki_types::pem::Error::NoItemsFound));
+    }
+    Ok(found)
+}
+
+fn authorities(pem: &[u8]) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(pem)? {
+        roots.add(certificate)?;
+    }
+    Ok(roots)
 }
 
 fn fingerprint(certificate: &CertificateDer<'_>) -> Fingerprint {
@@ -89,8 +173,8 @@ pub struct TlsStream {
 }
 
 enum Inner {
-    Client(Box<StreamOwned<ClientConnection, TcpStream>>),
-    Server(Box<StreamOwned<ServerConnection, TcpStream>>),
+    Client(Box<StreamOwned<ClientConnection, TimedSocket>>),
+    Server(Box<StreamOwned<ServerConnection, TimedSocket>>),
 }
 
 impl TlsStream {
@@ -99,6 +183,28 @@ impl TlsStream {
             Inner::Client(stream) => stream.as_mut(),
             Inner::Server(stream) => stream.as_mut(),
         }
+    }
+
+    /// Says goodbye and waits a moment for the peer to hang up, so that our last words are not lost with the connection.
+    pub fn close(mut self, patience: Duration) {
+        // The peer may be gone already; then there is nobody to say it to.
+        let _ = self.push();
+        let socket = match &mut self.inner {
+            Inner::Client(stream) => {
+                stream.conn.send_close_notify();
+                let _ = stream.flush();
+                &mut stream.sock
+            }
+            Inner::Server(stream) => {
+                stream.conn.send_close_notify();
+                let _ = stream.flush();
+                &mut stream.sock
+            }
+        };
+        let _ = socket.socket().shutdown(Shutdown::Write);
+        socket.limits().allow(Some(patience));
+        let mut unread = [0; 4096];
+        while socket.read(&mut unread).is_ok_and(|count| count > 0) {}
     }
 
     fn push(&mut self) -> io::Result<()> {
@@ -138,6 +244,124 @@ impl Write for TlsStream {
     }
 }
 
+/// Whom a client believes to be the server.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// The one that has this certificate; what the certificate says of names and dates does not matter.
+    Fingerprint(Fingerprint),
+    /// Anyone whose certificate for the server's name these authorities (PEM) vouch for.
+    Authorities(Vec<u8>),
+}
+
+/// How a client secures connections.
+pub struct TlsConnector {
+    config: Arc<ClientConfig>,
+    is_pinned: bool,
+}
+
+impl TlsConnector {
+    /// With a certificate of the client's own where the server asks for one.
+    ///
+    /// # Errors
+    /// When certificates or keys are not usable.
+    pub fn new(trust: &Trust, own: Option<CertifiedKey>) -> Result<Self, TlsError> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])?;
+        let builder = match trust {
+            Trust::Fingerprint(pinned) => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(PinnedServer { pinned: *pinned, provider })),
+            Trust::Authorities(pem) => builder.with_root_certificates(authorities(pem)?),
+        };
+        let mut config = match own {
+            Some(own) => builder.with_client_auth_cert(own.chain, own.key)?,
+            None => builder.with_no_client_auth(),
+        };
+        config.resumption = rustls::client::Resumption::disabled();
+        config.enable_early_data = false;
+        config.cert_decompressors = Vec::new();
+        config.cert_compressors = Vec::new();
+        Ok(Self { config: Arc::new(config), is_pinned: matches!(trust, Trust::Fingerprint(_)) })
+    }
+
+    /// Secures a connection to the server of this name; gives the stream and the channel binding.
+    ///
+    /// # Errors
+    /// When the handshake fails, and why.
+    pub fn connect(
+        &self,
+        socket: TcpStream,
+        host: &str,
+        limits: Arc<TimeLimits>,
+    ) -> Result<(TlsStream, [u8; BINDING_BYTES]), TlsError> {
+        socket.set_nodelay(true)?;
+        let host = if self.is_pinned { NAME } else { host };
+        let name =
+            ServerName::try_from(host.to_owned()).map_err(|_| TlsError::Name { came: host.to_owned() })?;
+        let connection = ClientConnection::new(Arc::clone(&self.config), name)?;
+        let mut stream = StreamOwned::new(connection, TimedSocket::new(socket, limits));
+        finish_handshake(|| stream.conn.complete_io(&mut stream.sock))?;
+        let binding = stream.conn.export_keying_material([0; BINDING_BYTES], BINDING_LABEL, None)?;
+        Ok((TlsStream { inner: Inner::Client(Box::new(stream)), unsent: Vec::new() }, binding))
+    }
+}
+
+/// How a server secures connections.
+pub struct TlsAcceptor {
+    config: Arc<ServerConfig>,
+}
+
+impl TlsAcceptor {
+    /// With the authorities (PEM) that must vouch for clients, where not everyone may come.
+    ///
+    /// # Errors
+    /// When certificates or keys are not usable.
+    pub fn new(own: CertifiedKey, client_authorities: Option<&[u8]>) -> Result<Self, TlsError> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])?;
+        let builder = match client_authorities {
+            None => builder.with_no_client_auth(),
+            Some(pem) => {
+                let roots = Arc::new(authorities(pem)?);
+                builder.with_client_cert_verifier(
+                    WebPkiClientVerifier::builder_with_provider(roots, provider)
+                        .build()
+                        .map_err(|error| rustls::Error::General(error.to_string()))?,
+                )
+            }
+        };
+        let mut config = builder.with_single_cert(own.chain, own.key)?;
+        config.send_tls13_tickets = 0;
+        config.max_early_data_size = 0;
+        config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
+        config.cert_decompressors = Vec::new();
+        config.cert_compressors = Vec::new();
+        Ok(Self { config: Arc::new(config) })
+    }
+
+    /// Answers a client that has just connected; gives the stream and the channel binding.
+    ///
+    /// # Errors
+    /// When the handshake fails, and why.
+    pub fn accept(
+        &self,
+        socket: TcpStream,
+        limits: Arc<TimeLimits>,
+    ) -> Result<(TlsStream, [u8; BINDING_BYTES]), TlsError> {
+        socket.set_nodelay(true)?;
+        let connection = ServerConnection::new(Arc::clone(&self.config))?;
+        let mut stream = StreamOwned::new(connection, TimedSocket::new(socket, limits));
+        finish_handshake(|| stream.conn.complete_io(&mut stream.sock))?;
+        let binding = stream.conn.export_keying_material([0; BINDING_BYTES], BINDING_LABEL, None)?;
+        Ok((TlsStream { inner: Inner::Server(Box::new(stream)), unsent: Vec::new() }, binding))
+    }
+}
+
+/// How long the short forms below wait for a silent peer.
+const PATIENCE: Duration = Duration::from_secs(600);
+
 /// Connects to a server with a pinned certificate; gives the stream and the channel binding.
 ///
 /// # Errors
@@ -146,19 +370,7 @@ pub fn connect_tls(
     socket: TcpStream,
     pinned: Fingerprint,
 ) -> Result<(TlsStream, [u8; BINDING_BYTES]), TlsError> {
-    socket.set_nodelay(true)?;
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let verifier = Arc::new(PinnedServer { pinned, provider: Arc::clone(&provider) });
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .dangerous()
-        .with_custom_certificate_verifier(verifier)
-        .with_no_client_auth();
-    let name = ServerName::try_from(NAME).expect("a fixed host name");
-    let mut stream = StreamOwned::new(ClientConnection::new(Arc::new(config), name)?, socket);
-    stream.conn.complete_io(&mut stream.sock)?;
-    let binding = stream.conn.export_keying_material([0; BINDING_BYTES], BINDING_LABEL, None)?;
-    Ok((TlsStream { inner: Inner::Client(Box::new(stream)), unsent: Vec::new() }, binding))
+    TlsConnector::new(&Trust::Fingerprint(pinned), None)?.connect(socket, NAME, TimeLimits::new(PATIENCE))
 }
 
 /// Answers a client that has just connected; gives the stream and the channel binding.
@@ -169,17 +381,18 @@ pub fn accept_tls(
     socket: TcpStream,
     identity: &Identity,
 ) -> Result<(TlsStream, [u8; BINDING_BYTES]), TlsError> {
-    socket.set_nodelay(true)?;
-    let key = PrivateKeyDer::Pkcs8(identity.key.clone_key());
-    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_protocol_versions(&[&rustls::version::TLS13])?
-        .with_no_client_auth()
-        .with_single_cert(vec![identity.certificate.clone()], key)?;
-    config.send_tls13_tickets = 0;
-    let mut stream = StreamOwned::new(ServerConnection::new(Arc::new(config))?, socket);
-    stream.conn.complete_io(&mut stream.sock)?;
-    let binding = stream.conn.export_keying_material([0; BINDING_BYTES], BINDING_LABEL, None)?;
-    Ok((TlsStream { inner: Inner::Server(Box::new(stream)), unsent: Vec::new() }, binding))
+    let own = CertifiedKey { chain: identity.0.chain.clone(), key: identity.0.key.clone_key() };
+    TlsAcceptor::new(own, None)?.accept(socket, TimeLimits::new(PATIENCE))
+}
+
+/// Runs a handshake. What TLS has against the peer comes wrapped in an error of the socket.
+fn finish_handshake(run: impl FnOnce() -> io::Result<(usize, usize)>) -> Result<(), TlsError> {
+    let Err(error) = run() else { return Ok(()) };
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(cause) => Err(TlsError::from(cause.clone())),
+        None if error.kind() == io::ErrorKind::TimedOut => Err(TlsError::TimedOut),
+        None => Err(TlsError::Connection(error)),
+    }
 }
 
 /// Accepts the one certificate whose fingerprint it was given, and checks that the peer holds its key.
@@ -198,10 +411,12 @@ impl ServerCertVerifier for PinnedServer {
         _ocsp: &[u8],
         _now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        if fingerprint(certificate) == self.pinned {
+        let came = fingerprint(certificate);
+        if came == self.pinned {
             return Ok(ServerCertVerified::assertion());
         }
-        Err(rustls::Error::InvalidCertificate(rustls::CertificateError::ApplicationVerificationFailure))
+        let other = OtherCertificate { pinned: self.pinned, came };
+        Err(rustls::CertificateError::Other(rustls::OtherError(Arc::new(other))).into())
     }
 
     fn verify_tls12_signature(
@@ -232,15 +447,75 @@ impl ServerCertVerifier for PinnedServer {
     }
 }
 
+/// Another certificate than the pinned one.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the server's certificate has fingerprint {came}, {pinned} was expected")]
+struct OtherCertificate {
+    pinned: Fingerprint,
+    came: Fingerprint,
+}
+
 /// A channel that could not be secured.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The connection broke.
-    #[error("the connection broke during the TLS handshake; is the fingerprint that of this server?")]
+    #[error("the connection broke during the TLS handshake; does a Sordino server listen there?")]
     Connection(#[from] io::Error),
-    /// The handshake failed.
-    #[error("the TLS handshake failed")]
-    Handshake(#[from] rustls::Error),
+    /// Nobody spoke.
+    #[error("the peer fell silent during the TLS handshake; does a Sordino server listen there?")]
+    TimedOut,
+    /// Another certificate than the pinned one.
+    #[error(
+        "the server's certificate has fingerprint {came}, but {expected} was expected: ask the operator for the \
+         fingerprint that `sordino serve` prints; if it did not change, somebody stands between you and the server"
+    )]
+    OtherServer {
+        /// The pinned one.
+        expected: Fingerprint,
+        /// That of the server.
+        came: Fingerprint,
+    },
+    /// The certificate is too old, or the clock is wrong.
+    #[error("the peer's certificate has expired; its owner must renew it (or set this machine's clock)")]
+    Expired,
+    /// The certificate is not valid yet, or the clock is wrong.
+    #[error("the peer's certificate is not valid yet; set this machine's clock, or wait")]
+    NotYetValid,
+    /// No authority that is trusted here vouches for the peer.
+    #[error(
+        "no trusted authority vouches for the peer's certificate; give its authority with --ca, or pin a server that \
+         signed its own with --fingerprint"
+    )]
+    Untrusted,
+    /// The certificate belongs to another name.
+    #[error("the server's certificate is for another name; use the name it was made for, or --fingerprint")]
+    OtherName,
+    /// A client must show a certificate here.
+    #[error("the server asks for a client certificate; give one with --client-cert and --client-key")]
+    ClientCertificateRequired,
+    /// The server does not accept the client's certificate.
+    #[error("the server does not accept this client's certificate; ask its operator for one")]
+    ClientCertificateRefused,
+    /// The peer found something wrong.
+    #[error("the peer ended the TLS handshake")]
+    Alert(#[source] rustls::Error),
+    /// The handshake failed in another way.
+    #[error("the TLS handshake failed; does a Sordino server listen there?")]
+    Handshake(#[source] rustls::Error),
+    /// A name that no server can have.
+    #[error("{came:?} is no name of a server")]
+    Name {
+        /// What came.
+        came: String,
+    },
+    /// A file without what was looked for.
+    #[error("no usable {what} in PEM form was found")]
+    Pem {
+        /// What was looked for.
+        what: &'static str,
+        /// What is wrong.
+        source: rustls::pki_types::pem::Error,
+    },
     /// No certificate could be made.
     #[error("no certificate could be made")]
     Certificate(#[from] rcgen::Error),
@@ -250,6 +525,38 @@ pub enum TlsError {
         /// What came.
         came: String,
     },
+}
+
+impl From<rustls::Error> for TlsError {
+    fn from(error: rustls::Error) -> Self {
+        use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
+        match &error {
+            Error::InvalidCertificate(Bad::Other(other)) => {
+                match other.0.downcast_ref::<OtherCertificate>() {
+                    Some(other) => Self::OtherServer { expected: other.pinned, came: other.came },
+                    None => Self::Handshake(error),
+                }
+            }
+            Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => Self::Expired,
+            Error::InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => Self::NotYetValid,
+            Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
+                Self::OtherName
+            }
+            Error::InvalidCertificate(_) => Self::Untrusted,
+            Error::NoCertificatesPresented | Error::AlertReceived(Alert::CertificateRequired) => {
+                Self::ClientCertificateRequired
+            }
+            Error::AlertReceived(
+                Alert::BadCertificate
+                | Alert::CertificateUnknown
+                | Alert::CertificateExpired
+                | Alert::UnknownCA
+                | Alert::AccessDenied,
+            ) => Self::ClientCertificateRefused,
+            Error::AlertReceived(_) => Self::Alert(error),
+            _ => Self::Handshake(error),
+        }
+    }
 }
 
 #[cfg(test)]

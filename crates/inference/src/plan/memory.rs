@@ -46,6 +46,21 @@ impl LinearJob {
 }
 
 impl Plan {
+    /// What one inference takes at the client: what is kept, and the largest message beside it.
+    pub fn client_memory(&self) -> u64 {
+        let largest = self.messages().iter().map(|message| message.bytes as u64).max().unwrap_or(0);
+        self.memory().client() + largest
+    }
+
+    /// What one inference takes at the server besides the weights, at most: masks and shares as machine words, secrets
+    /// of the circuits, and the messages it reads whole.
+    pub fn server_memory(&self) -> u64 {
+        let scalars = self.outline.steps.iter().map(|step| step.shape.scalars());
+        let words = scalars.fold(self.outline.input.scalars(), u64::saturating_add) * WORD_BYTES as u64;
+        let largest = self.messages().iter().map(|message| message.bytes as u64).max().unwrap_or(0);
+        2 * words + (self.transfer_count() * LABEL_BYTES) as u64 + 2 * largest
+    }
+
     /// What each party must hold.
     pub fn memory(&self) -> PlannedMemory {
         let image_and_logits = self.outline.input.scalars() as usize + self.outline.classes;

@@ -1,6 +1,6 @@
 //! Every message of a session with one inference, in order, predicted from the plan alone.
 //!
-//! The parties frame nothing, so this list is also the way to cut a recorded stream into messages.
+//! Each is one frame. Requests and replies stand between them and are not listed: they are the service's.
 
 use crypto::he::{LinearAnswer, LinearRequest, PublicKey};
 use crypto::ot::TreeSums;
@@ -8,8 +8,9 @@ use crypto::ot::base::{ReceiverPoints, SenderPoint};
 
 use super::traffic::packed;
 use super::{Part, Plan};
+use crate::connection::frame::HEADER_BYTES;
 use crate::labels::correction_bytes;
-use crate::setup::HELLO_BYTES;
+use crate::setup::hello::{Agreement, ClientHello, ServerHello};
 use crate::transcript::{Kind, Phase};
 
 /// One message that will be sent.
@@ -21,8 +22,15 @@ pub struct PlannedMessage {
     pub kind: Kind,
     /// From client to server.
     pub is_upward: bool,
-    /// Its length.
+    /// The length of its body.
     pub bytes: usize,
+}
+
+impl PlannedMessage {
+    /// What crosses the wire: header and body.
+    pub const fn framed_bytes(&self) -> usize {
+        HEADER_BYTES + self.bytes
+    }
 }
 
 /// Bytes of the key of the gate hash.
@@ -43,7 +51,7 @@ impl Plan {
         let keys = self.parameters.iter().map(|parameters| (true, PublicKey::length(parameters)));
         let down = |bytes| (false, bytes);
         let outline = self.outline.to_bytes().len();
-        let hello = [up(HELLO_BYTES), down(HELLO_BYTES), down(1), down(8), down(outline)];
+        let hello = [up(ClientHello::BYTES), down(ServerHello::BYTES + outline), up(Agreement::BYTES)];
         let transfers = [up(SenderPoint::BYTES), down(ReceiverPoints::BYTES), up(TreeSums::BYTES)];
         for (is_upward, bytes) in hello.into_iter().chain(keys).chain(transfers) {
             list.push(Phase::SetUp, Kind::SetUp, is_upward, bytes);

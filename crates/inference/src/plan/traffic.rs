@@ -1,14 +1,10 @@
 //! Every byte and round of an inference, predicted from the plan alone.
 
-use crypto::he::{LinearAnswer, LinearRequest, PublicKey};
-use crypto::ot::TreeSums;
-use crypto::ot::base::{ReceiverPoints, SenderPoint};
+use crypto::he::{LinearAnswer, LinearRequest};
 use crypto::ring::RingWidth;
 
-use super::{Part, Plan, Reveal};
-use crate::labels::correction_bytes;
-use crate::setup::HELLO_BYTES;
-use crate::transcript::Traffic;
+use super::{Part, Plan};
+use crate::transcript::{Phase, Traffic};
 
 /// What one session and one inference will send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +17,7 @@ pub struct PlannedTraffic {
     pub online: Traffic,
 }
 
-/// What one step of the outline costs, both directions together.
+/// What one step of the outline costs, both directions together, headers of the frames left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerTraffic {
     /// The step.
@@ -89,66 +85,25 @@ impl Plan {
         }
     }
 
-    /// Predicts the traffic.
+    /// Predicts the traffic, headers of the frames included.
     pub fn traffic(&self) -> PlannedTraffic {
-        PlannedTraffic {
-            set_up: self.set_up_traffic(),
-            offline: self.offline_traffic(),
-            online: self.online_traffic(),
-        }
-    }
-
-    fn set_up_traffic(&self) -> Traffic {
-        let keys: usize = self.parameters.iter().map(PublicKey::length).sum();
-        let outline = self.outline.to_bytes().len();
-        Traffic {
-            bytes_up: (HELLO_BYTES + keys + SenderPoint::BYTES + TreeSums::BYTES) as u64,
-            bytes_down: (HELLO_BYTES + 1 + 8 + outline + ReceiverPoints::BYTES) as u64,
-            rounds: 5,
-        }
-    }
-
-    fn offline_traffic(&self) -> Traffic {
-        let requests: usize = self.linear.iter().map(|job| LinearRequest::length(&job.layout)).sum();
-        let answers: usize = self.linear.iter().map(|job| LinearAnswer::length(&job.layout)).sum();
-        let offered: usize = self
-            .parts()
-            .map(|part| match part {
-                Part::Garbled(part) => part.layer.table_bytes(),
-                Part::Truncated(part) => part.offer_bytes(),
-            })
-            .sum();
-        let argmax = self.argmax.as_ref().map_or(0, |part| part.layer.table_bytes());
-        let transfers = self.transfer_count();
-        let exchanges = self.flight_count() + usize::from(transfers > 0);
-        Traffic {
-            bytes_up: (requests + correction_bytes(transfers)) as u64,
-            bytes_down: (answers + if transfers > 0 { 16 } else { 0 } + offered + argmax) as u64,
-            rounds: 2 * exchanges as u64,
-        }
-    }
-
-    fn online_traffic(&self) -> Traffic {
-        let outline = &self.outline;
-        let image = packed(self.outline.image_ring_bits, outline.input.scalars() as usize);
-        let sum = |of: fn(&Part) -> usize| self.parts().map(of).sum::<usize>();
-        let down = sum(|part| match part {
-            Part::Garbled(part) => part.layer.label_bytes(),
-            Part::Truncated(part) => part.opening_bytes(),
-        });
-        let up = sum(|part| match part {
-            Part::Garbled(part) => part.layer.reply_bytes(),
-            Part::Truncated(part) => part.reply_bytes(),
-        });
-        let answer = match (self.reveal, &self.argmax) {
-            (Reveal::Class, Some(part)) => part.layer.label_bytes(),
-            _ => packed(outline.ring_bits(outline.output()) - outline.logit_drop, outline.classes),
+        let messages = self.messages();
+        let of = |phase| {
+            let mut traffic = Traffic::default();
+            let mut last = None;
+            for message in messages.iter().filter(|message| message.phase == phase) {
+                let bytes = message.framed_bytes() as u64;
+                if message.is_upward {
+                    traffic.bytes_up += bytes;
+                } else {
+                    traffic.bytes_down += bytes;
+                }
+                traffic.rounds += u64::from(last != Some(message.is_upward));
+                last = Some(message.is_upward);
+            }
+            traffic
         };
-        Traffic {
-            bytes_up: (image + up) as u64,
-            bytes_down: (down + answer) as u64,
-            rounds: 2 + 2 * self.rounds.len() as u64,
-        }
+        PlannedTraffic { set_up: of(Phase::SetUp), offline: of(Phase::Offline), online: of(Phase::Online) }
     }
 }
 

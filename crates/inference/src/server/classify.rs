@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crypto::garble::garbler::{PreparedGarbler, WaitingGarbler};
+use crypto::garble::label::Offset;
 use crypto::garble::messages::Reply;
 use crypto::garble::truncate::{TruncationReply, WaitingTruncation};
 use crypto::ring::{CHANNEL_BLOCK, PackedWeights, RingVector, RingWidth, Share};
@@ -30,9 +31,11 @@ pub(super) fn run<S: Read + Write>(
     let mut shares = ServerShares::new(&model);
     let mut material: Vec<_> = model.plan.rounds().iter().map(|_| Vec::with_capacity(batch.len())).collect();
     let mut argmaxes = Vec::with_capacity(batch.len());
+    let inferences: Vec<_> = batch.iter().map(|prepared| prepared.inference).collect();
     for prepared in batch {
+        server.connection.concern(Some(prepared.inference));
         let bytes = server.connection.receive(Kind::Values, width.packed_bytes(count).unwrap_or(0))?;
-        shares.push(prepared.masks, RingVector::from_bytes(width, count, &bytes)?);
+        shares.push(prepared.masks, prepared.offset, RingVector::from_bytes(width, count, &bytes)?);
         material.iter_mut().zip(prepared.rounds).for_each(|(round, own)| round.push(own));
         argmaxes.push(prepared.argmax);
     }
@@ -41,26 +44,30 @@ pub(super) fn run<S: Read + Write>(
     server.connection.spent(Work::Linear, start);
     for (jobs, material) in model.plan.rounds().iter().zip(material) {
         let mut waiting = Vec::with_capacity(material.len());
-        for (own, images) in material.into_iter().zip(&shares.images) {
+        for ((own, images), inference) in material.into_iter().zip(&shares.images).zip(&inferences) {
+            server.connection.concern(Some(*inference));
             waiting.push(send_labels(server, jobs, own, images)?);
         }
         server.connection.flush()?;
-        for (own, images) in waiting.into_iter().zip(&mut shares.images) {
+        for ((own, images), inference) in waiting.into_iter().zip(&mut shares.images).zip(&inferences) {
+            server.connection.concern(Some(*inference));
             receive_replies(server, jobs, own, images)?;
         }
         let start = Instant::now();
         shares.run_linear_steps(&server.workers)?;
         server.connection.spent(Work::Linear, start);
     }
-    for (image, argmax) in shares.images.iter().zip(argmaxes) {
-        send_answer(server, image.of(outline.output()), argmax)?;
+    for ((image, argmax), inference) in shares.images.iter().zip(argmaxes).zip(&inferences) {
+        server.connection.concern(Some(*inference));
+        send_answer(server, image.of(outline.output()), &image.offset, argmax)?;
     }
-    Ok(server.connection.flush()?)
+    server.connection.flush()
 }
 
 fn send_answer<S: Read + Write>(
     server: &mut Server<S>,
     logits: &RingVector,
+    offset: &Offset,
     argmax: Option<PreparedGarbler>,
 ) -> Result<(), InferenceError> {
     let model = Arc::clone(&server.model);
@@ -68,9 +75,8 @@ fn send_answer<S: Read + Write>(
         (Some(part), Some(garbler)) => {
             let logits = Secret::new(logits.to_unsigned());
             let inputs = Secret::new(part.server_inputs(logits.expose()));
-            let (labels, _) = server
-                .workers
-                .with_workspace(|space| garbler.encode(&server.offset, inputs.expose(), space))?;
+            let (labels, _) =
+                server.workers.with_workspace(|space| garbler.encode(offset, inputs.expose(), space))?;
             server.connection.send(Kind::Garbled, labels.as_bytes())?;
         }
         _ => {
@@ -93,6 +99,8 @@ struct ImageShares {
     /// Spent as the linear steps are reached.
     masks: Vec<Option<Share>>,
     values: Vec<Option<Share>>,
+    /// That of the session that prepared this inference.
+    offset: Arc<Offset>,
 }
 
 impl ImageShares {
@@ -107,10 +115,10 @@ impl<'a> ServerShares<'a> {
         Self { model, images: Vec::new() }
     }
 
-    fn push(&mut self, masks: Vec<Share>, image: RingVector) {
+    fn push(&mut self, masks: Vec<Share>, offset: Arc<Offset>, image: RingVector) {
         let mut values: Vec<_> = self.model.plan.outline().steps.iter().map(|_| None).collect();
         values.insert(0, Some(Share::new(image)));
-        self.images.push(ImageShares { masks: masks.into_iter().map(Some).collect(), values });
+        self.images.push(ImageShares { masks: masks.into_iter().map(Some).collect(), values, offset });
     }
 
     /// Follows every linear step whose inputs are known; all images are as far as the first.
@@ -227,7 +235,8 @@ fn send_labels<S: Read + Write>(
         for (part, material) in job.parts.iter().zip(material.by_ref()) {
             waiting.push(match (part, material) {
                 (Part::Garbled(part), PreparedPart::Garbled(chunks)) => {
-                    WaitingPart::Garbled(encode(server, part, chunks, share.expose(), &mut frame)?)
+                    let own = Encoded { part, chunks, shares: share.expose(), offset: &shares.offset };
+                    WaitingPart::Garbled(encode(server, own, &mut frame)?)
                 }
                 (Part::Truncated(part), PreparedPart::Truncated(offered)) => {
                     let start = Instant::now();
@@ -245,15 +254,23 @@ fn send_labels<S: Read + Write>(
     Ok(waiting)
 }
 
+/// What one part of a round needs to become labels.
+struct Encoded<'a> {
+    part: &'a GarbledPart,
+    chunks: Vec<PreparedGarbler>,
+    shares: &'a [u64],
+    offset: &'a Offset,
+}
+
 /// Sends labels for the server's shares, chunks of circuits divided among the threads.
 fn encode<S: Read + Write>(
     server: &mut Server<S>,
-    part: &GarbledPart,
-    chunks: Vec<PreparedGarbler>,
-    shares: &[u64],
+    own: Encoded<'_>,
     frame: &mut Vec<u8>,
 ) -> Result<Vec<WaitingGarbler>, InferenceError> {
-    let Server { connection, workers, offset, .. } = server;
+    let Server { connection, workers, .. } = server;
+    let Encoded { part, chunks, shares, offset } = own;
+    connection.begin(Kind::Garbled, part.layer.label_bytes())?;
     let inputs = Secret::new(part.server_inputs(shares));
     let (arity, circuit) = (part.arity(), part.layer.circuit());
     let mut waiting = Vec::with_capacity(chunks.len());
@@ -272,7 +289,7 @@ fn encode<S: Read + Write>(
             workers.with_workspace(|space| chunk.encode_into(offset, values, labels, space))
         })?);
         connection.spent(Work::Garbling, start);
-        connection.send(Kind::Garbled, frame)?;
+        connection.send_piece(frame)?;
     }
 }
 
@@ -291,9 +308,9 @@ fn receive_replies<S: Read + Write>(
             match (part, waiting) {
                 (Part::Garbled(part), WaitingPart::Garbled(chunks)) => {
                     let circuit = part.layer.circuit();
+                    server.connection.expect(Kind::Garbled, part.layer.reply_bytes())?;
                     for (range, chunk) in part.layer.chunks().zip(chunks) {
-                        let bytes =
-                            server.connection.receive(Kind::Garbled, circuit.reply_bytes(range.len()))?;
+                        let bytes = server.connection.receive_piece(circuit.reply_bytes(range.len()))?;
                         let reply = Reply::from_bytes(circuit, range.len(), bytes)?;
                         for (position, value) in part.outputs[range].iter().zip(chunk.finish(reply)?) {
                             values.expose_mut()[*position as usize] = value;

@@ -1,6 +1,6 @@
 //! The server's offline work: answers under encryption, circuits, truncation offers.
 
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Instant;
@@ -39,7 +39,8 @@ pub(super) fn run<S: Read + Write>(
     let transfers = plan.transfer_count();
     if transfers == 0 {
         let rounds = plan.rounds().iter().map(|_| Vec::new()).collect();
-        return Ok(PreparedServer { session, masks, rounds, argmax: None });
+        let (model, offset) = (server.model.digest, Arc::clone(&server.offset));
+        return Ok(PreparedServer { model, session, inference, root, offset, masks, rounds, argmax: None });
     }
     let corrections = server.connection.receive(Kind::Transfer, correction_bytes(transfers))?;
     let key = HashKey::random(&mut root.derive(domain::GARBLE_HASH_KEY, &scope(0)).generator());
@@ -58,7 +59,8 @@ pub(super) fn run<S: Read + Write>(
     let (rounds, argmax) = offering.everything(&plan)?;
     drop(offering);
     server.connection.flush()?;
-    Ok(PreparedServer { session, masks, rounds, argmax })
+    let (model, offset) = (server.model.digest, Arc::clone(&server.offset));
+    Ok(PreparedServer { model, session, inference, root, offset, masks, rounds, argmax })
 }
 
 /// Answers flight after flight; the masks come back in the order of the linear steps.
@@ -105,7 +107,7 @@ fn answer_flight<S: Read + Write>(
         }
         Ok(masks)
     };
-    let move_bytes = || -> io::Result<()> {
+    let move_bytes = || -> Result<(), InferenceError> {
         for (_, job) in jobs {
             let bytes = connection.receive(Kind::Homomorphic, LinearRequest::length(&job.layout))?;
             if to_compute.send(bytes).is_err() {
@@ -196,6 +198,7 @@ impl<S: Read + Write> Offering<'_, S> {
         let garblers = part.layer.garblers(self.key, &mut counters, &mut self.seeds)?;
         let mut prepared = Vec::with_capacity(garblers.len());
         let mut garblers = garblers.into_iter();
+        self.connection.begin(Kind::Garbled, part.layer.table_bytes())?;
         loop {
             let start = Instant::now();
             let mut group = Vec::new();
@@ -216,7 +219,7 @@ impl<S: Read + Write> Offering<'_, S> {
                 workers.with_workspace(|space| garbler.garble_into(offset, &labels, tables, space))
             })?);
             self.connection.spent(Work::Garbling, start);
-            self.connection.send(Kind::Garbled, &self.frame)?;
+            self.connection.send_piece(&self.frame)?;
         }
     }
 

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use inference::InferenceError;
 use inference::client::{Answer, Client, ShareRecord};
+use inference::connection::frame::{FrameKind, HEADER_BYTES, Header, MAGIC, PROTOCOL_VERSION};
 use inference::connection::{Connection, MemoryStream, Role, memory_pair};
 use inference::plan::Reveal;
 use inference::server::{ServedModel, Server, WeightMemory};
@@ -142,6 +143,46 @@ pub(crate) fn patiently<R: Send + 'static>(run: impl FnOnce() -> R + Send + 'sta
         Ok(result) => result,
         Err(RecvTimeoutError::Timeout) => panic!("a party waits for what never comes"),
         Err(RecvTimeoutError::Disconnected) => resume_unwind(thread.join().unwrap_err()),
+    }
+}
+
+/// A hand-made party that frames what it says: tags are those of the last frame it heard.
+pub(crate) struct Framed<W> {
+    pub(crate) wire: W,
+    role: Role,
+    tags: ([u8; 8], [u8; 8]),
+    sent: u32,
+}
+
+impl<W: Read + Write> Framed<W> {
+    pub(crate) fn new(wire: W, role: Role) -> Self {
+        Self { wire, role, tags: (MAGIC, [0; 8]), sent: 0 }
+    }
+
+    pub(crate) fn receive(&mut self, length: usize) -> Vec<u8> {
+        let mut header = [0; HEADER_BYTES];
+        self.wire.read_exact(&mut header).unwrap();
+        assert_eq!(header[24..], (length as u64).to_le_bytes(), "the announced length is the planned one");
+        self.tags = (header[..8].try_into().unwrap(), header[8..16].try_into().unwrap());
+        let mut bytes = vec![0; length];
+        self.wire.read_exact(&mut bytes).unwrap();
+        bytes
+    }
+
+    pub(crate) fn header(&mut self, kind: FrameKind, length: u64) -> Header {
+        let ((session, inference), step) = (self.tags, self.sent);
+        self.sent += 1;
+        Header { session, inference, step, sender: self.role, kind, version: PROTOCOL_VERSION, length }
+    }
+
+    pub(crate) fn send(&mut self, kind: FrameKind, bytes: &[u8]) {
+        let header = self.header(kind, bytes.len() as u64);
+        self.wire.write_all(&header.to_bytes()).unwrap();
+        self.wire.write_all(bytes).unwrap();
+    }
+
+    pub(crate) fn flush(&mut self) {
+        self.wire.flush().unwrap();
     }
 }
 

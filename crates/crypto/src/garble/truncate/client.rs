@@ -2,7 +2,7 @@
 
 use super::{
     TruncationAdvance, TruncationOffer, TruncationOpening, TruncationReply, TruncationShape, hash_labels,
-    signed_by,
+    pack_sections, sections_length, signed_by, unpack_sections,
 };
 use crate::cpu::CpuFeatures;
 use crate::garble::bits::low_bits;
@@ -77,6 +77,41 @@ impl PreparedTruncation {
         });
         let advance = TruncationAdvance(advance.collect());
         (advance, Self { pads: Some(Secret::new(pads)), ..self })
+    }
+
+    /// Length of the bytes below.
+    pub fn stored_bytes(shape: &TruncationShape, count: usize, is_advanced: bool) -> usize {
+        sections_length(count, Self::stored_widths(shape, is_advanced))
+    }
+
+    /// The secret bytes to store until the inference. Whoever stores them must see to it that they are used once.
+    pub fn into_bytes(self) -> Secret<Vec<u8>> {
+        let [tops, shares, known, pads] = Self::stored_widths(&self.shape, self.pads.is_some());
+        pack_sections([
+            (&self.tops.expose()[..], tops),
+            (self.shares.expose(), shares),
+            (self.known.expose(), known),
+            (self.pads.as_ref().map_or(&[][..], |values| values.expose()), pads),
+        ])
+    }
+
+    /// Reads stored bytes back.
+    ///
+    /// # Errors
+    /// When the length is another or bits behind the last value of a section are set.
+    pub fn from_bytes(
+        shape: &TruncationShape,
+        count: usize,
+        is_advanced: bool,
+        bytes: &[u8],
+    ) -> Result<Self, GarbleError> {
+        let widths = Self::stored_widths(shape, is_advanced);
+        let [tops, shares, known, pads] = unpack_sections(bytes, count, widths)?;
+        Ok(Self { shape: *shape, tops, shares, known, pads: is_advanced.then_some(pads) })
+    }
+
+    fn stored_widths(shape: &TruncationShape, is_advanced: bool) -> [u32; 4] {
+        [1, shape.wrap_bits(), shape.output_bits, if is_advanced { shape.wrap_bits() } else { 0 }]
     }
 
     /// Answers the server's opening.

@@ -2,7 +2,7 @@
 
 use super::{
     TruncationAdvance, TruncationOffer, TruncationOpening, TruncationReply, TruncationShape, hash_labels,
-    signed_by,
+    pack_sections, sections_length, signed_by, unpack_sections,
 };
 use crate::cpu::CpuFeatures;
 use crate::garble::bits::low_bits;
@@ -63,6 +63,35 @@ impl OfferedTruncation {
         let came = TruncationAdvance::length(&self.shape, advance.0.len());
         check_length(Message::TruncationAdvance, expected, came)?;
         Ok(Self { advance: Some(advance.0), ..self })
+    }
+
+    /// Length of the bytes below.
+    pub fn stored_bytes(shape: &TruncationShape, count: usize, is_advanced: bool) -> usize {
+        let advance = if is_advanced { shape.output_bits } else { 0 };
+        sections_length(count, [shape.wrap_bits(), 1, advance])
+    }
+
+    /// The secret bytes to store until the inference. Whoever stores them must see to it that they are used once.
+    pub fn into_bytes(self) -> Secret<Vec<u8>> {
+        let advance = self.advance.as_deref().map_or((&[][..], 0), |values| (values, self.shape.output_bits));
+        let own = (&self.shares.expose()[..], self.shape.wrap_bits());
+        pack_sections([own, (self.coins.expose(), 1), advance])
+    }
+
+    /// Reads stored bytes back.
+    ///
+    /// # Errors
+    /// When the length is another or bits behind the last value of a section are set.
+    pub fn from_bytes(
+        shape: &TruncationShape,
+        count: usize,
+        is_advanced: bool,
+        bytes: &[u8],
+    ) -> Result<Self, GarbleError> {
+        let widths = [shape.wrap_bits(), 1, if is_advanced { shape.output_bits } else { 0 }];
+        let [shares, coins, mut advance] = unpack_sections(bytes, count, widths)?;
+        let advance = is_advanced.then(|| std::mem::take(advance.expose_mut()));
+        Ok(Self { shape: *shape, shares, coins, advance })
     }
 
     /// Opens with the server's shares of the values.

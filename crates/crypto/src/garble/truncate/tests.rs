@@ -26,6 +26,13 @@ fn run(shape: TruncationShape, server: &[u64], client: &[u64], is_advanced: bool
         let advance = TruncationAdvance::from_bytes(&shape, count, &advance.to_bytes(&shape)).unwrap();
         offered = offered.with_advance(advance).unwrap();
     }
+    // Both sides forget everything but the bytes that a store would keep.
+    let stored = offered.into_bytes();
+    assert_eq!(stored.expose().len(), OfferedTruncation::stored_bytes(&shape, count, is_advanced));
+    let offered = OfferedTruncation::from_bytes(&shape, count, is_advanced, stored.expose()).unwrap();
+    let stored = prepared.into_bytes();
+    assert_eq!(stored.expose().len(), PreparedTruncation::stored_bytes(&shape, count, is_advanced));
+    let prepared = PreparedTruncation::from_bytes(&shape, count, is_advanced, stored.expose()).unwrap();
     let (opening, waiting) = offered.open(server).unwrap();
     let opening = TruncationOpening::from_bytes(&shape, count, &opening.to_bytes(&shape)).unwrap();
     let reply = prepared.reply(&opening).unwrap().to_bytes();
@@ -118,6 +125,16 @@ fn wrong_counts_and_lengths_are_refused() {
     assert!(TruncationOpening::from_bytes(&shape, 10, &[0, 0xff]).is_err());
     assert!(TruncationReply::from_bytes(&shape, 10, false, &[0; 41]).is_err());
     assert!(TruncationReply::from_bytes(&shape, 10, true, &[0; 40]).is_err());
+    for is_advanced in [false, true] {
+        let length = OfferedTruncation::stored_bytes(&shape, 10, is_advanced);
+        assert!(OfferedTruncation::from_bytes(&shape, 10, is_advanced, &vec![0; length]).is_ok());
+        assert!(OfferedTruncation::from_bytes(&shape, 10, is_advanced, &vec![0; length - 1]).is_err());
+        assert!(OfferedTruncation::from_bytes(&shape, 10, is_advanced, &vec![0xff; length]).is_err());
+        let length = PreparedTruncation::stored_bytes(&shape, 10, is_advanced);
+        assert!(PreparedTruncation::from_bytes(&shape, 10, is_advanced, &vec![0; length]).is_ok());
+        assert!(PreparedTruncation::from_bytes(&shape, 10, is_advanced, &vec![0; length + 1]).is_err());
+        assert!(PreparedTruncation::from_bytes(&shape, 10, is_advanced, &vec![0xff; length]).is_err());
+    }
     assert!(TruncationShape::new(32, 31, 32).is_err());
     assert!(TruncationShape::new(32, 12, 20).is_err() && TruncationShape::new(32, 12, 21).is_ok());
 }

@@ -114,9 +114,10 @@ impl<S: Read + Write> Receiving<'_, S> {
         let circuit = part.layer.circuit();
         let mut counters = self.counter.take(part.layer.hash_count())?;
         let mut prepared = Vec::with_capacity(part.layer.chunk_count());
+        self.client.connection.expect(Kind::Garbled, part.layer.table_bytes())?;
         for evaluator in part.layer.evaluators(self.key, &mut counters)? {
             let lanes = evaluator.lanes();
-            let bytes = self.client.connection.receive(Kind::Garbled, circuit.table_bytes(lanes))?;
+            let bytes = self.client.connection.receive_piece(circuit.table_bytes(lanes))?;
             let tables = GarbledChunk::from_bytes(circuit, lanes, bytes)?;
             let labels = self.take_labels(circuit.client_wires() * lanes);
             prepared.push(evaluator.receive(tables, labels)?);

@@ -1,0 +1,129 @@
+//! The client's requests, each a question and its answer.
+
+use std::io::{Read, Write};
+use std::time::{Duration, Instant};
+
+use super::Client;
+use crate::InferenceError;
+use crate::requests::{KeptId, MAX_REPLY_BYTES, Reply, Request, RequestError};
+use crate::transcript::{Kind, Phase};
+
+/// Bytes of the first probe.
+const SMALL_PROBE: u32 = 64 << 10;
+/// Bytes of the second, where the first was quick.
+const LARGE_PROBE: u32 = 1 << 20;
+/// A probe that takes less says little.
+const QUICK: Duration = Duration::from_millis(40);
+
+/// What a few messages say about the link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkSpeed {
+    /// There and back.
+    pub round_trip: Duration,
+    /// From server to client.
+    pub bytes_per_second: f64,
+}
+
+impl<S: Read + Write> Client<S> {
+    /// Asks for something and waits until the server begins with it. While others come first, `waiting` is told how
+    /// many; it may give up.
+    ///
+    /// # Errors
+    /// When the server refuses, the connection breaks, or the reply makes no sense.
+    pub fn request(
+        &mut self,
+        request: &Request,
+        mut waiting: impl FnMut(u32),
+    ) -> Result<Vec<KeptId>, InferenceError> {
+        self.send_request(request)?;
+        loop {
+            match self.receive_reply()? {
+                Reply::Waiting { ahead } => waiting(ahead),
+                Reply::Accepted { ids } => {
+                    self.is_broken = false;
+                    return expected_ids(request, ids);
+                }
+                Reply::Kept { .. } | Reply::Probed { .. } => return Err(RequestError::Unexpected.into()),
+            }
+        }
+    }
+
+    /// Waits until the server has stored what was prepared to be kept; says when it expires, in seconds since 1970.
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    pub fn await_kept(&mut self) -> Result<u64, InferenceError> {
+        self.begin_service()?;
+        let Reply::Kept { expires } = self.receive_reply()? else {
+            return Err(RequestError::Unexpected.into());
+        };
+        self.is_broken = false;
+        Ok(expires)
+    }
+
+    /// Measures the link with two or three messages, a megabyte at most.
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    pub fn measure_link(&mut self) -> Result<LinkSpeed, InferenceError> {
+        let round_trip = self.probe(0)?.min(self.probe(0)?);
+        let mut bytes = SMALL_PROBE;
+        let mut took = self.probe(bytes)?;
+        if took < QUICK + round_trip {
+            bytes = LARGE_PROBE;
+            took = self.probe(bytes)?;
+        }
+        let transfer = took.saturating_sub(round_trip).as_secs_f64().max(1e-6);
+        Ok(LinkSpeed { round_trip, bytes_per_second: f64::from(bytes) / transfer })
+    }
+
+    /// Says goodbye. The connection is of no use afterwards.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub fn finish(mut self) -> Result<S, InferenceError> {
+        self.send_request(&Request::Bye)?;
+        Ok(self.connection.into_inner())
+    }
+
+    fn probe(&mut self, bytes: u32) -> Result<Duration, InferenceError> {
+        let start = Instant::now();
+        self.send_request(&Request::Probe { down: bytes, up: 0 })?;
+        if self.receive_reply()? != (Reply::Probed { bytes }) {
+            return Err(RequestError::Unexpected.into());
+        }
+        self.is_broken = false;
+        Ok(start.elapsed())
+    }
+
+    fn begin_service(&mut self) -> Result<(), InferenceError> {
+        if std::mem::replace(&mut self.is_broken, true) {
+            return Err(InferenceError::Broken);
+        }
+        self.connection.enter(Phase::Service);
+        Ok(())
+    }
+
+    fn send_request(&mut self, request: &Request) -> Result<(), InferenceError> {
+        self.begin_service()?;
+        self.connection.send(Kind::Service, &request.to_bytes())?;
+        self.connection.flush()
+    }
+
+    fn receive_reply(&mut self) -> Result<Reply, InferenceError> {
+        let bytes = self.connection.receive_at_most(Kind::Service, MAX_REPLY_BYTES)?;
+        Ok(Reply::from_bytes(&bytes)?)
+    }
+}
+
+/// As many ids as were asked for.
+fn expected_ids(request: &Request, ids: Vec<KeptId>) -> Result<Vec<KeptId>, InferenceError> {
+    let expected = match request {
+        Request::Prepare { count, keep: Some(_) } => *count as usize,
+        _ => 0,
+    };
+    if ids.len() != expected {
+        return Err(RequestError::Unexpected.into());
+    }
+    Ok(ids)
+}

@@ -1,0 +1,87 @@
+//! What a client expects of a server before it goes on, and what it is willing to spend.
+
+use network::inference_model::ModelOutline;
+
+use crate::InferenceError;
+use crate::plan::{Plan, Reveal};
+use crate::setup::hello::{ModelName, ServerHello};
+
+/// Bytes that planning takes for each scalar of an outline, at least.
+const PLANNING_BYTES_PER_SCALAR: u64 = 16;
+/// What one inference may take unless somebody says otherwise.
+pub const DEFAULT_MAX_MEMORY: u64 = 4 << 30;
+
+/// What a client expects of a server.
+#[derive(Clone, Debug)]
+pub struct Wishes {
+    /// Which model; empty where the server has only one.
+    pub model: ModelName,
+    /// What to learn; none takes what the server gives.
+    pub reveal: Option<Reveal>,
+    /// The digest of the outline, where it is known from before.
+    pub outline_digest: Option<[u8; 32]>,
+    /// The commitment to the weights, where it is known from before.
+    pub commitment: Option<[u8; 32]>,
+    /// The most memory that one inference may take here, whatever the outline says.
+    pub max_memory: u64,
+}
+
+impl Default for Wishes {
+    fn default() -> Self {
+        Self {
+            model: ModelName::default(),
+            reveal: None,
+            outline_digest: None,
+            commitment: None,
+            max_memory: DEFAULT_MAX_MEMORY,
+        }
+    }
+}
+
+impl Wishes {
+    /// The longest outline that is read.
+    pub(super) fn max_outline_bytes(&self) -> u64 {
+        crate::setup::MAX_OUTLINE_BYTES.min(self.max_memory)
+    }
+
+    /// Compares a hello with what was expected, before anything is derived from it.
+    pub(super) fn check_hello(&self, hello: &ServerHello, digest: &[u8; 32]) -> Result<(), InferenceError> {
+        if let Some(expected) = self.reveal.filter(|expected| *expected != hello.reveal) {
+            return Err(InferenceError::Reveal { expected, came: hello.reveal });
+        }
+        let pairs = [
+            ("outline digest", self.outline_digest, digest),
+            ("commitment to the weights", self.commitment, &hello.commitment),
+        ];
+        for (what, expected, came) in pairs {
+            if let Some(expected) = expected.filter(|expected| expected != came) {
+                let (expected, came) = (hex(&expected), hex(came));
+                return Err(InferenceError::OtherModel { what, expected, came });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether planning is affordable; the outline's counts are the peer's word.
+    pub(super) fn check_outline(&self, outline: &ModelOutline) -> Result<(), InferenceError> {
+        let steps = outline.steps.iter().map(|step| step.shape.scalars());
+        let scalars = steps.fold(outline.input.scalars(), u64::saturating_add);
+        self.check(scalars.saturating_mul(PLANNING_BYTES_PER_SCALAR))
+    }
+
+    /// Whether an inference is affordable.
+    pub(super) fn check_plan(&self, plan: &Plan) -> Result<(), InferenceError> {
+        self.check(plan.client_memory())
+    }
+
+    fn check(&self, needed: u64) -> Result<(), InferenceError> {
+        if needed > self.max_memory {
+            return Err(InferenceError::TooLarge { needed, limit: self.max_memory });
+        }
+        Ok(())
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

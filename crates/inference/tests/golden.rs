@@ -1,0 +1,90 @@
+//! Files of format version 1, as they were written once: a model, and both halves of an inference that was prepared for it.
+//! Today's program reads them and finishes that inference. A version that no longer can must refuse them by name.
+//!
+//! `cargo test -p sordino-inference --test golden -- --ignored` writes them anew; that is right only before a release.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use crypto::secret::Secret;
+use inference::client::{Answer, Client, PreparedClient};
+use inference::connection::{Connection, MemoryStream, Role, memory_pair};
+use inference::plan::Reveal;
+use inference::server::{KeptServer, ServedModel, Server, WeightMemory};
+use network::freeze::{FreezeOptions, freeze};
+use network::image::Image;
+use network::inference_model::InferenceModel;
+use network::mask::{ActivationMask, Bits, SiteMask};
+use network::reference;
+use network::weights::FloatWeights;
+use network::zoo;
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+fn read(name: &str) -> Vec<u8> {
+    std::fs::read(path(name)).unwrap()
+}
+
+fn image(model: &InferenceModel) -> Image {
+    Image::random(model.outline().input, 8)
+}
+
+fn connect(model: &InferenceModel) -> (Client<MemoryStream>, Server<MemoryStream>, Arc<ServedModel>) {
+    let served = Arc::new(ServedModel::new(model, Reveal::Logits, WeightMemory::Everything).unwrap());
+    let (client_end, server_end) = memory_pair();
+    let model = Arc::clone(&served);
+    let server =
+        thread::spawn(move || Server::accept(Connection::new(server_end, Role::Server), model, b"").unwrap());
+    let client = Client::connect(Connection::new(client_end, Role::Client), Reveal::Logits, b"").unwrap();
+    (client, server.join().unwrap(), served)
+}
+
+#[test]
+fn an_inference_prepared_by_version_1_can_be_finished() {
+    let model = InferenceModel::from_bytes(&read("model-v1")).unwrap();
+    let (mut client, mut server, served) = connect(&model);
+    let kept = KeptServer::from_bytes(Secret::new(read("kept-server-v1"))).revive(&served).unwrap();
+    let server = thread::spawn(move || server.classify(kept).unwrap());
+    let kept = Secret::new(read("kept-client-v1"));
+    let prepared = PreparedClient::from_bytes(client.plan(), &kept).unwrap();
+    let answer = client.classify(prepared, &image(&model)).unwrap();
+    server.join().unwrap();
+    let logits = String::from_utf8(read("logits-v1")).unwrap();
+    let logits = logits.split_whitespace().map(|logit| logit.parse().unwrap()).collect();
+    assert_eq!(answer, Answer::Logits(logits));
+}
+
+#[test]
+#[ignore = "writes the golden files"]
+fn write_golden_files() {
+    let spec = zoo::build("resnet20:m=2,depths=1+1+1", 8, 3).unwrap();
+    let last = spec.walk().sites().len() - 1;
+    let masks = spec.walk().sites().iter().enumerate().map(|(index, site)| {
+        if index == last {
+            SiteMask::Pixels(Bits::collect((0..site.shape.scalars()).map(|place| place % 4 == 0)))
+        } else {
+            SiteMask::DropAll
+        }
+    });
+    let mask = ActivationMask::new(&spec, masks.collect()).unwrap();
+    let weights = FloatWeights::random(&spec, 1);
+    let images: Vec<_> = (0..2).map(|number| Image::random(spec.draft().input, number)).collect();
+    let model = freeze(&spec, &weights, Some(&mask), &images, &FreezeOptions::default()).unwrap().0;
+    let (mut client, mut server, _) = connect(&model);
+    let server = thread::spawn(move || server.prepare().unwrap().into_kept().into_bytes());
+    let mut prepared = client.prepare_recorded().unwrap();
+    let coins = prepared.take_record().unwrap();
+    let logits = reference::run_with(&model, &image(&model), &coins).unwrap();
+    std::fs::create_dir_all(path("")).unwrap();
+    std::fs::write(path("model-v1"), model.to_bytes()).unwrap();
+    std::fs::write(path("kept-server-v1"), server.join().unwrap().expose()).unwrap();
+    let kept = prepared.into_bytes(client.plan()).unwrap();
+    std::fs::write(path("kept-client-v1"), kept.expose()).unwrap();
+    let logits: Vec<_> = logits.iter().map(i64::to_string).collect();
+    std::fs::write(path("logits-v1"), logits.join(" ") + "\n").unwrap();
+}

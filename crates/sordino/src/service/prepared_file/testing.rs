@@ -1,0 +1,45 @@
+//! A client's file whose inferences are any bytes, for the tests of the store.
+
+use inference::setup::hello::Agreement;
+
+use super::*;
+use crate::service::store::ClientToken;
+
+/// The file and what it takes to open it, as a client that opens it anew for each use.
+pub(crate) struct BytesFile {
+    path: PathBuf,
+}
+
+impl BytesFile {
+    pub(crate) fn create(path: &Path, body_bytes: u64, slots: u32) -> Self {
+        let token = ClientToken::from_bytes([1; 32]);
+        let agreement = Agreement { outline: [0; 32], commitment: [0; 32], plan: [0; 32] };
+        let description = Description { token, server: String::new(), model: String::new(), agreement };
+        PreparedFile::create_with(path, Secret::new([1; 32]), description, body_bytes, slots).unwrap();
+        Self { path: path.to_owned() }
+    }
+
+    fn open(&self) -> PreparedFile {
+        PreparedFile::open(&self.path, Secret::new([1; 32])).unwrap()
+    }
+
+    pub(crate) fn add(&mut self, kept: Kept, body: &[u8]) {
+        self.open().add_bytes(kept, body).unwrap();
+    }
+
+    pub(crate) fn take(&mut self, now: i64) -> Option<(KeptId, Vec<u8>)> {
+        match self.open().take_bytes(now.unsigned_abs()) {
+            Ok((id, bytes)) => Some((id, bytes.expose().clone())),
+            Err(PreparedFileError::Empty { .. }) => None,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    pub(crate) fn read(&self) -> Vec<u8> {
+        std::fs::read(&self.path).unwrap()
+    }
+
+    pub(crate) fn write(&self, bytes: &[u8]) {
+        std::fs::write(&self.path, bytes).unwrap();
+    }
+}

@@ -13,6 +13,7 @@
 //! restored copy of either can and cannot do.
 
 mod error;
+mod keeper;
 mod postgres;
 mod rows;
 mod sqlite;
@@ -24,7 +25,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crypto::domain;
-use crypto::random::Seed;
+use crypto::random::{Seed, SystemRandomError};
 use crypto::secret::Secret;
 use inference::requests::KeptId;
 use inference::server::{KeptServer, PreparedServer, ServedModel};
@@ -46,7 +47,7 @@ impl ClientToken {
     ///
     /// # Errors
     /// When the system has no randomness.
-    pub fn random() -> Result<Self, StoreError> {
+    pub fn random() -> Result<Self, SystemRandomError> {
         Ok(Self::from_bytes(*Seed::from_system()?.expose()))
     }
 

@@ -57,7 +57,8 @@ fn serve(model: &InferenceModel, folder: &Path) -> Running {
     let acceptor = TlsAcceptor::new(identity.into_key(), None).unwrap();
     let served = ServedModel::with_salt(model, Reveal::Logits, WeightMemory::Everything, &[7; 32]).unwrap();
     let models = BTreeMap::from([(ModelName::new("tiny").unwrap(), Arc::new(served))]);
-    let store = PreparedStore::open(StoreOptions { per_client: 3, ..StoreOptions::in_folder(folder) }).unwrap();
+    let store =
+        PreparedStore::open(StoreOptions { per_client: 3, ..StoreOptions::in_folder(folder) }).unwrap();
     let keeper = Some(Arc::new(store) as Arc<dyn sordino::service::Keeper>);
     let service = Service::new(ServiceParts { models, acceptor, limits: limits(), keeper }).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -84,7 +85,10 @@ fn prepare(client: &mut PrivateClient, path: &Path, count: u32) -> Result<(), Cl
 fn assert_right(model: &InferenceModel, image: &Image, answer: &Answer) {
     let Answer::Logits(logits) = answer else { panic!("logits were asked for") };
     let expected = reference::run(model, image).unwrap();
-    assert!(logits.iter().zip(&expected).all(|(got, want)| (got - want).abs() <= 1), "{logits:?} {expected:?}");
+    assert!(
+        logits.iter().zip(&expected).all(|(got, want)| (got - want).abs() <= 1),
+        "{logits:?} {expected:?}"
+    );
 }
 
 fn refusal_of(error: ClientError) -> RefusalCode {

@@ -168,7 +168,11 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let mut file = arguments.prepared.as_ref().map(open).transpose()?;
     let mut client = arguments.server.connect_for(file.as_ref())?;
     let images = load(&paths, &client)?;
-    let cost = client.cost()?;
+    let mut cost = client.cost()?;
+    if file.is_some() {
+        // What lies in the file is paid for.
+        (cost.offline_bytes, cost.offline_rounds) = (0, 0);
+    }
     announce(&client, &cost, images.len());
     client.on_waiting(|ahead| note(&format!("waiting: {ahead} in line")));
     let batch = batch_size(&cost, arguments.server.max_memory.0);

@@ -90,6 +90,8 @@ pub struct StoreOptions {
     pub lifetime: Duration,
     /// Prepared inferences of one client.
     pub per_client: u64,
+    /// Bytes of those.
+    pub per_client_bytes: u64,
     /// Prepared inferences of all clients.
     pub total: u64,
     /// Bytes of all of them.
@@ -97,8 +99,8 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
-    /// The defaults for a folder: an SQLite database, its key and its witness; 24 hours, 100 for each client,
-    /// 10,000 and 16 GiB in all.
+    /// The defaults for a folder: an SQLite database, its key and its witness; 24 hours, 100 and 1 GiB for each
+    /// client, 10,000 and 16 GiB in all.
     pub fn in_folder(folder: &std::path::Path) -> Self {
         Self {
             location: StoreLocation::File(folder.join("prepared.sqlite")),
@@ -106,6 +108,7 @@ impl StoreOptions {
             witness_file: folder.join("prepared.witness"),
             lifetime: Duration::from_secs(24 * 3600),
             per_client: 100,
+            per_client_bytes: 1 << 30,
             total: 10_000,
             total_bytes: 16 << 30,
         }
@@ -391,6 +394,11 @@ impl PreparedStore {
         let (own, all) = (transaction.usage(Some(owner))?, transaction.usage(None)?);
         let limits = [
             (own.count.saturating_add(count), self.options.per_client, "prepared inferences of one client"),
+            (
+                own.bytes.saturating_add(bytes),
+                self.options.per_client_bytes,
+                "bytes of prepared inferences of one client",
+            ),
             (all.count.saturating_add(count), self.options.total, "prepared inferences"),
             (all.bytes.saturating_add(bytes), self.options.total_bytes, "bytes of prepared inferences"),
         ];

@@ -284,7 +284,7 @@ impl PreparedStore {
         ids: &[KeptId],
         token: &ClientToken,
         model: &[u8; 32],
-    ) -> Result<Vec<(KeptId, Secret<Vec<u8>>)>, StoreError> {
+    ) -> Result<Vec<Taken>, StoreError> {
         let mark = *Seed::from_system()?.expose().first_chunk().expect("a seed is longer than a mark");
         let mut taken = Vec::with_capacity(ids.len());
         let mut spent = None;
@@ -308,7 +308,7 @@ impl PreparedStore {
         taken.into_iter().map(|row| self.open_row(row)).collect()
     }
 
-    fn open_row(&self, row: Row) -> Result<(KeptId, Secret<Vec<u8>>), StoreError> {
+    fn open_row(&self, row: Row) -> Result<Taken, StoreError> {
         let id = KeptId(row.id);
         let opened = seal::open(&self.row_key(&row.id), &associated_data(&row), &row.sealed);
         Ok((id, opened.map_err(|_| StoreError::Damaged { id })?))
@@ -429,6 +429,9 @@ impl PreparedStore {
         *seal::derive_key(domain::STORE_TOKEN, self.key.expose(), token_hash).expose()
     }
 }
+
+/// A row's name and what was sealed in it.
+type Taken = (KeptId, Secret<Vec<u8>>);
 
 /// All of a row but its sealed bytes.
 fn associated_data(row: &Row) -> Vec<u8> {

@@ -5,7 +5,9 @@
 
 pub mod frame;
 pub mod refusal;
+#[cfg(feature = "tls")]
 mod time_limits;
+#[cfg(feature = "tls")]
 mod tls;
 
 use std::fmt;
@@ -21,7 +23,9 @@ use crate::transcript::{Kind, Phase, Transcript, Work};
 use frame::{FrameError, FrameKind, HEADER_BYTES, Header, LengthRule, MAGIC, PROTOCOL_VERSION};
 use refusal::Refusal;
 
+#[cfg(feature = "tls")]
 pub use time_limits::TimeLimits;
+#[cfg(feature = "tls")]
 pub use tls::{
     CertifiedKey, Fingerprint, Identity, TlsAcceptor, TlsConnector, TlsError, TlsStream, Trust, accept_tls,
     connect_tls,

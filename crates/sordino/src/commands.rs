@@ -3,6 +3,7 @@
 //! Results go to `out` (also as `--json`), progress and logs to stderr.
 
 mod bench;
+mod classify;
 mod completions;
 mod design;
 mod doctor;
@@ -12,8 +13,10 @@ mod link;
 mod load;
 mod man;
 mod model;
+mod prepare;
 mod progress;
 mod reduce;
+mod serve;
 mod verify;
 mod zoo;
 
@@ -41,6 +44,12 @@ enum Verb {
     Freeze(freeze::Arguments),
     /// Compare private inference with inference in the clear.
     Verify(verify::Arguments),
+    /// Serve models to clients whose images it never sees.
+    Serve(Box<serve::Arguments>),
+    /// Do the offline work of images that do not exist yet, into a file.
+    Prepare(Box<prepare::Arguments>),
+    /// Ask a server about images it never sees.
+    Classify(Box<classify::Arguments>),
     /// Measure private inference, both parties on this machine.
     Bench(bench::Arguments),
     /// Say what this machine has.
@@ -72,6 +81,9 @@ impl CommandLine {
             Verb::Design(arguments) => design::run(&arguments, out),
             Verb::Freeze(arguments) => freeze::run(&arguments, out),
             Verb::Verify(arguments) => verify::run(&arguments, out),
+            Verb::Serve(arguments) => serve::run(&arguments, out),
+            Verb::Prepare(arguments) => prepare::run(&arguments, out),
+            Verb::Classify(arguments) => classify::run(&arguments, out),
             Verb::Bench(arguments) => bench::run(&arguments, out),
             Verb::Doctor(arguments) => doctor::run(&arguments, out),
             Verb::Completions(arguments) => completions::run(&arguments, out),

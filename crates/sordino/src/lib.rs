@@ -17,6 +17,7 @@ pub use crypto;
 pub use inference;
 pub use network;
 
+pub mod client;
 pub mod commands;
 pub mod image_files;
 mod report;

@@ -1,14 +1,34 @@
-//! The service: what lives longer than one connection.
+//! The service: many clients, several models, one process that survives them all.
 //!
 //! ```text
-//! store           the server's halves of prepared inferences: durable, sealed, spent once
+//! server     accepts connections, bounds their number, ends gracefully
+//! session    one client: handshake, requests, refusals
+//! queue      who computes now and who waits, first come first served
+//! limits     clients, computing, memory, time
+//! keeper     where prepared inferences outlive their session
+//! identity   the certificate made on first start, the salt of commitments
+//! store      such a keeper: durable, sealed, spent once, in SQLite or PostgreSQL
 //! prepared_file   the client's halves in a file: sealed, destroyed one by one before use
 //! secret_file     keys and files that only their owner may read
+//! metrics    counters, and the small HTTP that shows them
+//! config     the TOML file
 //! ```
 
+pub mod config;
+pub mod identity;
+pub mod keeper;
+pub mod limits;
+pub mod metrics;
 pub mod prepared_file;
+pub mod queue;
 mod seal;
 pub mod secret_file;
+pub mod server;
+mod session;
 pub mod store;
 #[cfg(test)]
 pub(crate) mod testing;
+
+pub use keeper::{ClientName, KeepError, Keeper, Owner};
+pub use limits::{ByteSize, Limits};
+pub use server::{Service, ServiceParts};

@@ -2,8 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::sync::Arc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The shortest wait that sockets know.
@@ -11,33 +10,43 @@ const SHORTEST: Duration = Duration::from_millis(1);
 
 /// How long to wait for the peer. Shared by the stream and whoever moves the deadline.
 #[derive(Debug)]
-pub struct TimeLimits {
+pub struct TimeLimits(Mutex<State>);
+
+#[derive(Clone, Copy, Debug)]
+struct State {
     silence: Duration,
-    deadline: Mutex<Option<Instant>>,
+    deadline: Option<Instant>,
 }
 
 impl TimeLimits {
     /// Ends every wait in which no byte moves for so long.
     pub fn new(silence: Duration) -> Arc<Self> {
-        Arc::new(Self { silence: silence.max(SHORTEST), deadline: Mutex::new(None) })
+        Arc::new(Self(Mutex::new(State { silence: silence.max(SHORTEST), deadline: None })))
     }
 
     /// From here on everything must be done within so long, however steadily bytes trickle; or within no limit.
     pub fn allow(&self, total: Option<Duration>) {
-        let deadline = total.and_then(|total| Instant::now().checked_add(total));
-        *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) = deadline;
+        self.state().deadline = total.and_then(|total| Instant::now().checked_add(total));
+    }
+
+    /// From here on the peer may be silent for so long.
+    pub fn tolerate(&self, silence: Duration) {
+        self.state().silence = silence.max(SHORTEST);
     }
 
     /// How long the next wait may take.
     fn wait(&self) -> io::Result<Duration> {
-        let Some(deadline) = *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) else {
-            return Ok(self.silence);
-        };
+        let State { silence, deadline } = *self.state();
+        let Some(deadline) = deadline else { return Ok(silence) };
         let left = deadline.saturating_duration_since(Instant::now());
         if left < SHORTEST {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        Ok(left.min(self.silence))
+        Ok(left.min(silence))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

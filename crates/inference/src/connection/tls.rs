@@ -185,26 +185,28 @@ impl TlsStream {
         }
     }
 
-    /// Says goodbye and waits a moment for the peer to hang up, so that our last words are not lost with the connection.
-    pub fn close(mut self, patience: Duration) {
-        // The peer may be gone already; then there is nobody to say it to.
-        let _ = self.push();
-        let socket = match &mut self.inner {
-            Inner::Client(stream) => {
-                stream.conn.send_close_notify();
-                let _ = stream.flush();
-                &mut stream.sock
-            }
-            Inner::Server(stream) => {
-                stream.conn.send_close_notify();
-                let _ = stream.flush();
-                &mut stream.sock
-            }
+    /// Runs the handshake. What TLS has against the peer comes wrapped in an error of the socket.
+    fn shake_hands(mut self) -> Result<(Self, [u8; BINDING_BYTES]), TlsError> {
+        let result = match &mut self.inner {
+            Inner::Client(stream) => stream.conn.complete_io(&mut stream.sock),
+            Inner::Server(stream) => stream.conn.complete_io(&mut stream.sock),
         };
-        let _ = socket.socket().shutdown(Shutdown::Write);
-        socket.limits().allow(Some(patience));
-        let mut unread = [0; 4096];
-        while socket.read(&mut unread).is_ok_and(|count| count > 0) {}
+        result.map_err(TlsError::from_stream)?;
+        let empty = [0; BINDING_BYTES];
+        let binding = match &self.inner {
+            Inner::Client(stream) => stream.conn.export_keying_material(empty, BINDING_LABEL, None)?,
+            Inner::Server(stream) => stream.conn.export_keying_material(empty, BINDING_LABEL, None)?,
+        };
+        Ok((self, binding))
+    }
+
+    /// The fingerprint of the peer's certificate, where it showed one.
+    pub fn peer(&self) -> Option<Fingerprint> {
+        let certificates = match &self.inner {
+            Inner::Client(stream) => stream.conn.peer_certificates(),
+            Inner::Server(stream) => stream.conn.peer_certificates(),
+        };
+        certificates?.first().map(fingerprint)
     }
 
     fn push(&mut self) -> io::Result<()> {
@@ -213,6 +215,29 @@ impl TlsStream {
         self.unsent = unsent;
         self.unsent.clear();
         result
+    }
+}
+
+/// A stream ends with goodbye. A server then waits a moment for the client to hang up: unread bytes would make the system
+/// throw away our last words, which may say why it ends.
+impl Drop for TlsStream {
+    fn drop(&mut self) {
+        // The peer may be gone already; then there is nobody to say it to.
+        match &mut self.inner {
+            Inner::Client(stream) => {
+                stream.sock.limits().allow(Some(LAST_WORDS));
+                stream.conn.send_close_notify();
+                let _ = stream.conn.write_tls(&mut stream.sock);
+            }
+            Inner::Server(stream) => {
+                stream.sock.limits().allow(Some(LAST_WORDS));
+                stream.conn.send_close_notify();
+                let _ = stream.conn.write_tls(&mut stream.sock);
+                let _ = stream.sock.socket().shutdown(Shutdown::Write);
+                let mut unread = [0; 4096];
+                while stream.sock.read(&mut unread).is_ok_and(|count| count > 0) {}
+            }
+        }
     }
 }
 
@@ -300,10 +325,8 @@ impl TlsConnector {
         let name =
             ServerName::try_from(host.to_owned()).map_err(|_| TlsError::Name { came: host.to_owned() })?;
         let connection = ClientConnection::new(Arc::clone(&self.config), name)?;
-        let mut stream = StreamOwned::new(connection, TimedSocket::new(socket, limits));
-        finish_handshake(|| stream.conn.complete_io(&mut stream.sock))?;
-        let binding = stream.conn.export_keying_material([0; BINDING_BYTES], BINDING_LABEL, None)?;
-        Ok((TlsStream { inner: Inner::Client(Box::new(stream)), unsent: Vec::new() }, binding))
+        let stream = StreamOwned::new(connection, TimedSocket::new(socket, limits));
+        TlsStream { inner: Inner::Client(Box::new(stream)), unsent: Vec::new() }.shake_hands()
     }
 }
 
@@ -352,13 +375,13 @@ impl TlsAcceptor {
     ) -> Result<(TlsStream, [u8; BINDING_BYTES]), TlsError> {
         socket.set_nodelay(true)?;
         let connection = ServerConnection::new(Arc::clone(&self.config))?;
-        let mut stream = StreamOwned::new(connection, TimedSocket::new(socket, limits));
-        finish_handshake(|| stream.conn.complete_io(&mut stream.sock))?;
-        let binding = stream.conn.export_keying_material([0; BINDING_BYTES], BINDING_LABEL, None)?;
-        Ok((TlsStream { inner: Inner::Server(Box::new(stream)), unsent: Vec::new() }, binding))
+        let stream = StreamOwned::new(connection, TimedSocket::new(socket, limits));
+        TlsStream { inner: Inner::Server(Box::new(stream)), unsent: Vec::new() }.shake_hands()
     }
 }
 
+/// How long the end of a connection may take.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 /// How long the short forms below wait for a silent peer.
 const PATIENCE: Duration = Duration::from_secs(600);
 
@@ -383,16 +406,6 @@ pub fn accept_tls(
 ) -> Result<(TlsStream, [u8; BINDING_BYTES]), TlsError> {
     let own = CertifiedKey { chain: identity.0.chain.clone(), key: identity.0.key.clone_key() };
     TlsAcceptor::new(own, None)?.accept(socket, TimeLimits::new(PATIENCE))
-}
-
-/// Runs a handshake. What TLS has against the peer comes wrapped in an error of the socket.
-fn finish_handshake(run: impl FnOnce() -> io::Result<(usize, usize)>) -> Result<(), TlsError> {
-    let Err(error) = run() else { return Ok(()) };
-    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-        Some(cause) => Err(TlsError::from(cause.clone())),
-        None if error.kind() == io::ErrorKind::TimedOut => Err(TlsError::TimedOut),
-        None => Err(TlsError::Connection(error)),
-    }
 }
 
 /// Accepts the one certificate whose fingerprint it was given, and checks that the peer holds its key.
@@ -527,6 +540,17 @@ pub enum TlsError {
     },
 }
 
+impl TlsError {
+    /// What a TLS stream's error is about: TLS itself, time, or the connection.
+    pub fn from_stream(error: io::Error) -> Self {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(cause) => Self::from(cause.clone()),
+            None if error.kind() == io::ErrorKind::TimedOut => Self::TimedOut,
+            None => Self::Connection(error),
+        }
+    }
+}
+
 impl From<rustls::Error> for TlsError {
     fn from(error: rustls::Error) -> Self {
         use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
@@ -592,8 +616,35 @@ mod tests {
     }
 
     #[test]
-    fn another_certificate_is_refused() {
-        assert!(handshake(|_| Fingerprint([1; 32])).is_err());
+    fn another_certificate_is_refused_and_both_are_named() {
+        let error = handshake(|_| Fingerprint([1; 32])).unwrap_err();
+        assert!(
+            matches!(error, TlsError::OtherServer { expected: Fingerprint(bytes), .. } if bytes == [1; 32])
+        );
+    }
+
+    #[test]
+    fn only_tls_13_without_early_data_tickets_or_compression() {
+        let identity = Identity::generate().unwrap();
+        let connector = TlsConnector::new(&Trust::Fingerprint(identity.fingerprint()), None).unwrap();
+        assert!(!connector.config.enable_early_data);
+        assert!(
+            connector.config.cert_compressors.is_empty() && connector.config.cert_decompressors.is_empty()
+        );
+        let acceptor = TlsAcceptor::new(identity.into_key(), None).unwrap();
+        assert_eq!((acceptor.config.send_tls13_tickets, acceptor.config.max_early_data_size), (0, 0));
+        assert!(!acceptor.config.session_storage.can_cache());
+        assert!(acceptor.config.cert_compressors.is_empty() && acceptor.config.cert_decompressors.is_empty());
+    }
+
+    #[test]
+    fn an_identity_reads_back_from_pem() {
+        let identity = Identity::generate().unwrap();
+        let pem = identity.to_pem();
+        let again = Identity::from_pem(pem.expose().as_bytes()).unwrap();
+        assert_eq!(again.fingerprint(), identity.fingerprint());
+        assert_eq!(again.to_pem().expose(), pem.expose());
+        assert!(Identity::from_pem(b"nothing").is_err());
     }
 
     #[test]

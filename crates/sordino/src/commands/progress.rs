@@ -1,11 +1,20 @@
-//! How far the offline phase is: a bar on stderr where that is a terminal, nothing otherwise.
+//! How far the offline phase is: a bar on stderr where that is a terminal; elsewhere nothing, or a line now and then.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use inference::client::Watch;
 use inference::plan::Plan;
 
+/// How often a line comes where there is no terminal.
+const BETWEEN_LINES: Duration = Duration::from_secs(3);
+
 /// The bar for one or more inferences.
-pub(super) struct OfflineProgress(ProgressBar);
+pub(super) struct OfflineProgress {
+    bar: ProgressBar,
+    has_lines: bool,
+}
 
 impl OfflineProgress {
     /// Starts a bar for so many inferences. It stays hidden unless stderr is a terminal.
@@ -16,22 +25,37 @@ impl OfflineProgress {
         {
             bar.set_style(style);
         }
-        Self(bar)
+        Self { bar, has_lines: false }
+    }
+
+    /// The same, with a line every few seconds where there is no terminal.
+    pub(super) fn start_with_lines(plan: &Plan, inferences: usize) -> Self {
+        Self { has_lines: true, ..Self::start(plan, inferences) }
     }
 
     /// What to tell the client to call after each layer.
     pub(super) fn watcher(&self) -> Watch {
-        let bar = self.0.clone();
+        let (bar, has_lines) = (self.bar.clone(), self.has_lines);
+        let mut last = Instant::now();
         Box::new(move |progress| {
+            bar.inc(1);
             if !bar.is_hidden() {
                 bar.set_message(format!("{}, {}", HumanBytes(progress.bytes), progress.layer));
+            } else if has_lines && last.elapsed() >= BETWEEN_LINES {
+                last = Instant::now();
+                let (done, all) = (bar.position(), bar.length().unwrap_or(0));
+                // Nothing can be done when stderr is closed.
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "offline: {done} of {all} layers, {}",
+                    HumanBytes(progress.bytes)
+                );
             }
-            bar.inc(1);
         })
     }
 
     /// Removes the bar.
     pub(super) fn finish(&self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }

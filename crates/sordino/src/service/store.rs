@@ -13,6 +13,7 @@
 //! restored copy of either can and cannot do.
 
 mod error;
+mod keeper;
 mod postgres;
 mod rows;
 mod sqlite;
@@ -24,7 +25,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crypto::domain;
-use crypto::random::Seed;
+use crypto::random::{Seed, SystemRandomError};
 use crypto::secret::Secret;
 use inference::requests::KeptId;
 use inference::server::{KeptServer, PreparedServer, ServedModel};
@@ -46,7 +47,7 @@ impl ClientToken {
     ///
     /// # Errors
     /// When the system has no randomness.
-    pub fn random() -> Result<Self, StoreError> {
+    pub fn random() -> Result<Self, SystemRandomError> {
         Ok(Self::from_bytes(*Seed::from_system()?.expose()))
     }
 
@@ -89,6 +90,8 @@ pub struct StoreOptions {
     pub lifetime: Duration,
     /// Prepared inferences of one client.
     pub per_client: u64,
+    /// Bytes of those.
+    pub per_client_bytes: u64,
     /// Prepared inferences of all clients.
     pub total: u64,
     /// Bytes of all of them.
@@ -96,8 +99,8 @@ pub struct StoreOptions {
 }
 
 impl StoreOptions {
-    /// The defaults for a folder: an SQLite database, its key and its witness; 24 hours, 100 for each client,
-    /// 10,000 and 16 GiB in all.
+    /// The defaults for a folder: an SQLite database, its key and its witness; 24 hours, 100 and 1 GiB for each
+    /// client, 10,000 and 16 GiB in all.
     pub fn in_folder(folder: &std::path::Path) -> Self {
         Self {
             location: StoreLocation::File(folder.join("prepared.sqlite")),
@@ -105,6 +108,7 @@ impl StoreOptions {
             witness_file: folder.join("prepared.witness"),
             lifetime: Duration::from_secs(24 * 3600),
             per_client: 100,
+            per_client_bytes: 1 << 30,
             total: 10_000,
             total_bytes: 16 << 30,
         }
@@ -280,7 +284,7 @@ impl PreparedStore {
         ids: &[KeptId],
         token: &ClientToken,
         model: &[u8; 32],
-    ) -> Result<Vec<(KeptId, Secret<Vec<u8>>)>, StoreError> {
+    ) -> Result<Vec<Taken>, StoreError> {
         let mark = *Seed::from_system()?.expose().first_chunk().expect("a seed is longer than a mark");
         let mut taken = Vec::with_capacity(ids.len());
         let mut spent = None;
@@ -304,7 +308,7 @@ impl PreparedStore {
         taken.into_iter().map(|row| self.open_row(row)).collect()
     }
 
-    fn open_row(&self, row: Row) -> Result<(KeptId, Secret<Vec<u8>>), StoreError> {
+    fn open_row(&self, row: Row) -> Result<Taken, StoreError> {
         let id = KeptId(row.id);
         let opened = seal::open(&self.row_key(&row.id), &associated_data(&row), &row.sealed);
         Ok((id, opened.map_err(|_| StoreError::Damaged { id })?))
@@ -390,6 +394,11 @@ impl PreparedStore {
         let (own, all) = (transaction.usage(Some(owner))?, transaction.usage(None)?);
         let limits = [
             (own.count.saturating_add(count), self.options.per_client, "prepared inferences of one client"),
+            (
+                own.bytes.saturating_add(bytes),
+                self.options.per_client_bytes,
+                "bytes of prepared inferences of one client",
+            ),
             (all.count.saturating_add(count), self.options.total, "prepared inferences"),
             (all.bytes.saturating_add(bytes), self.options.total_bytes, "bytes of prepared inferences"),
         ];
@@ -420,6 +429,9 @@ impl PreparedStore {
         *seal::derive_key(domain::STORE_TOKEN, self.key.expose(), token_hash).expose()
     }
 }
+
+/// A row's name and what was sealed in it.
+type Taken = (KeptId, Secret<Vec<u8>>);
 
 /// All of a row but its sealed bytes.
 fn associated_data(row: &Row) -> Vec<u8> {

@@ -180,7 +180,7 @@ fn write_golden_file() {
     let _ = fs::remove_file(golden_path());
     let mut file = PreparedFile::create_with(&golden_path(), key(), description(), 100, 2).unwrap();
     for number in [1, 2] {
-        file.add_bytes(kept(number, u64::from(number)), &vec![number; 100]).unwrap();
+        file.add_bytes(kept(number, u64::from(number)), &[number; 100]).unwrap();
     }
     file.take_bytes(0).unwrap();
 }

@@ -154,6 +154,7 @@ fn limits_hold_for_a_client_and_for_all() {
     in_both("limits", |mut place| {
         place.options.per_client = 2;
         place.options.total = 3;
+        place.options.per_client_bytes = 420;
         place.options.total_bytes = 3 * 128 + 50;
         let store = place.open().unwrap();
         let put = |owner: &[u8], length: usize| {
@@ -163,13 +164,14 @@ fn limits_hold_for_a_client_and_for_all() {
             Err(StoreError::Full { limit, .. }) => limit,
             other => panic!("{other:?}"),
         };
-        assert_eq!(full(put(b"a", 435)), 434);
+        assert_eq!(full(put(b"a", 421)), 420, "bytes of one client");
         put(b"a", 128).unwrap();
         put(b"a", 128).unwrap();
         assert_eq!(full(put(b"a", 128)), 2);
         assert!(store.expect_room(b"a", 1, 0).is_err() && store.expect_room(b"b", 1, 128).is_ok());
         put(b"b", 128).unwrap();
         assert_eq!(full(put(b"c", 40)), 3);
+        assert!(store.expect_room(b"c", 0, 51).is_err() && store.expect_room(b"c", 0, 50).is_ok());
         assert_eq!(store.usage(Some(b"a")).unwrap(), Usage { count: 2, bytes: 256 });
         assert_eq!(store.usage(None).unwrap(), Usage { count: 3, bytes: 384 });
         place.pass(100);

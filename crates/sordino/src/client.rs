@@ -1,0 +1,339 @@
+//! A client of a Sordino server, in a few calls.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use sordino::client::{ConnectOptions, PrivateClient};
+//! use sordino::image_files::load_image;
+//! use sordino::inference::connection::Trust;
+//!
+//! let fingerprint = "6f1e…64 digits that `sordino serve` printed…".parse()?;
+//! let mut client = PrivateClient::connect("hospital.example:7441", ConnectOptions::new(Trust::Fingerprint(fingerprint)))?;
+//! let cost = client.cost()?;
+//! println!("{} bytes, at least {:?} on this link", cost.offline_bytes + cost.online_bytes, cost.least_time());
+//! // The offline work needs no image: do it when there is time.
+//! client.prepare(2)?;
+//! let image = load_image(Path::new("scan.png"), client.outline().input)?;
+//! let answer = client.classify(&image)?;
+//! println!("class {}", client.outline().class_name(answer.class()).unwrap_or("without a name"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod kept;
+mod ready;
+
+use std::collections::VecDeque;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use inference::InferenceError;
+use inference::client::{Answer, Client, LinkSpeed, PreparedClient, Wishes};
+use inference::connection::{
+    CertifiedKey, Connection, Fingerprint, Role, TimeLimits, TlsConnector, TlsError,
+};
+use inference::connection::{TlsStream, Trust};
+use inference::plan::Reveal;
+use inference::requests::Request;
+use network::image::Image;
+use network::inference_model::ModelOutline;
+
+pub use error::ClientError;
+pub use kept::seconds_now;
+pub use ready::ReadyClient;
+
+/// The port of `sordino serve`.
+pub const DEFAULT_PORT: u16 = 7441;
+/// How long to wait for a silent server.
+pub const DEFAULT_SILENCE: Duration = Duration::from_secs(60);
+/// How long a connection may take to come about.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+/// The slowest link that is waited for, in bytes a second.
+const LEAST_RATE: u64 = 10_000;
+
+/// How to connect.
+pub struct ConnectOptions {
+    /// Whom to believe to be the server.
+    pub trust: Trust,
+    /// The client's own certificate, where the server asks for one.
+    pub certificate: Option<CertifiedKey>,
+    /// Which model, what to learn, how much memory it may take.
+    pub wishes: Wishes,
+    /// How long the server may be silent.
+    pub silence: Duration,
+    /// Threads to compute with.
+    pub threads: NonZeroUsize,
+}
+
+impl ConnectOptions {
+    /// The usual ones.
+    pub fn new(trust: Trust) -> Self {
+        Self {
+            trust,
+            certificate: None,
+            wishes: Wishes::default(),
+            silence: DEFAULT_SILENCE,
+            threads: NonZeroUsize::MIN,
+        }
+    }
+}
+
+/// A client that is connected to a server and has chosen a model.
+pub struct PrivateClient {
+    session: Client<TlsStream>,
+    limits: Arc<TimeLimits>,
+    silence: Duration,
+    prepared: VecDeque<PreparedClient>,
+    waiting: Box<dyn FnMut(u32) + Send>,
+}
+
+/// What one image costs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cost {
+    /// Bytes before the image is needed, both directions.
+    pub offline_bytes: u64,
+    /// Bytes after, both directions.
+    pub online_bytes: u64,
+    /// Changes of direction before.
+    pub offline_rounds: u64,
+    /// Changes of direction after.
+    pub online_rounds: u64,
+    /// Memory at the client.
+    pub memory: u64,
+    /// The link as it was measured.
+    pub link: LinkSpeed,
+}
+
+impl Cost {
+    /// The least time the link needs before the image is needed; computing comes on top.
+    pub fn least_offline_time(&self) -> Duration {
+        self.least(self.offline_bytes, self.offline_rounds)
+    }
+
+    /// The least time the link needs after that; computing comes on top.
+    pub fn least_online_time(&self) -> Duration {
+        self.least(self.online_bytes, self.online_rounds)
+    }
+
+    /// Both.
+    pub fn least_time(&self) -> Duration {
+        self.least_offline_time() + self.least_online_time()
+    }
+
+    fn least(&self, bytes: u64, rounds: u64) -> Duration {
+        let transfer = Duration::from_secs_f64(bytes as f64 / self.link.bytes_per_second.max(1.0));
+        transfer + self.link.round_trip.mul_f64(rounds as f64 / 2.0)
+    }
+}
+
+impl PrivateClient {
+    /// Connects to `HOST:PORT` (or `HOST`, at the usual port) and agrees on a model.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, is another one, wants a certificate, has no such model, or asks for more
+    /// memory than allowed.
+    pub fn connect(address: &str, options: ConnectOptions) -> Result<Self, ClientError> {
+        let (host, port) = split_address(address)?;
+        let connector = TlsConnector::new(&options.trust, options.certificate)?;
+        let socket = reach(host, port)?;
+        let limits = TimeLimits::new(options.silence);
+        let (stream, binding) = connector.connect(socket, host, Arc::clone(&limits))?;
+        let connection = Connection::new(stream, Role::Client);
+        let mut session =
+            Client::connect_with(connection, &options.wishes, &binding).map_err(ClientError::of)?;
+        session.use_threads(options.threads)?;
+        let waiting = Box::new(|_| {});
+        Ok(Self { session, limits, silence: options.silence, prepared: VecDeque::new(), waiting })
+    }
+
+    /// The fingerprint of the server at an address, for a person to compare. Nothing is sent to it beyond the TLS
+    /// handshake, which is broken off.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn fingerprint_of(address: &str) -> Result<Fingerprint, ClientError> {
+        let (host, port) = split_address(address)?;
+        let nobody = Fingerprint([0; 32]);
+        let connector = TlsConnector::new(&Trust::Fingerprint(nobody), None)?;
+        match connector.connect(reach(host, port)?, host, TimeLimits::new(CONNECT_PATIENCE)) {
+            Err(TlsError::OtherServer { came, .. }) => Ok(came),
+            Err(error) => Err(error.into()),
+            Ok(_) => Ok(nobody),
+        }
+    }
+
+    /// From here on this hears how many clients come first, whenever the server says so.
+    pub fn on_waiting(&mut self, waiting: impl FnMut(u32) + Send + 'static) {
+        self.waiting = Box::new(waiting);
+    }
+
+    /// What the client may know of the model.
+    pub fn outline(&self) -> &ModelOutline {
+        self.session.plan().outline()
+    }
+
+    /// The model's name.
+    pub fn model(&self) -> &str {
+        self.session.model().as_str()
+    }
+
+    /// What the client learns; the server decides.
+    pub fn reveal(&self) -> Reveal {
+        self.session.plan().reveal()
+    }
+
+    /// What one image costs on this link, which is measured for it with about a megabyte.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub fn cost(&mut self) -> Result<Cost, ClientError> {
+        self.limits.allow(Some(self.silence * 4));
+        let link = self.session.measure_link()?;
+        self.limits.allow(None);
+        let (plan, traffic) = (self.session.plan(), self.session.plan().traffic());
+        Ok(Cost {
+            offline_bytes: traffic.offline.bytes_up + traffic.offline.bytes_down,
+            online_bytes: traffic.online.bytes_up + traffic.online.bytes_down,
+            offline_rounds: traffic.offline.rounds,
+            online_rounds: traffic.online.rounds,
+            memory: plan.client_memory(),
+            link,
+        })
+    }
+
+    /// Does the offline work for so many images, to be classified over this connection.
+    ///
+    /// # Errors
+    /// When the server refuses or the connection breaks.
+    pub fn prepare(&mut self, count: u32) -> Result<(), ClientError> {
+        self.request(&Request::Prepare { count, keep: None })?;
+        let traffic = self.session.plan().traffic().offline;
+        for _ in 0..count {
+            self.allow(traffic.bytes_up + traffic.bytes_down);
+            self.prepared.push_back(self.session.prepare()?);
+        }
+        self.limits.allow(None);
+        Ok(())
+    }
+
+    /// How many images can be classified without further preparation.
+    pub fn prepared(&self) -> usize {
+        self.prepared.len()
+    }
+
+    /// Classifies one image; prepares first where nothing is prepared.
+    ///
+    /// # Errors
+    /// When the image has another size, the server refuses, or the connection breaks.
+    pub fn classify(&mut self, image: &Image) -> Result<Answer, ClientError> {
+        let mut answers = self.classify_batch(std::slice::from_ref(image))?;
+        Ok(answers.pop().expect("one image gives one answer"))
+    }
+
+    /// Classifies several images that share every round trip; prepares what is missing.
+    ///
+    /// # Errors
+    /// As [`PrivateClient::classify`].
+    pub fn classify_batch(&mut self, images: &[Image]) -> Result<Vec<Answer>, ClientError> {
+        if images.is_empty() {
+            return Ok(Vec::new());
+        }
+        for image in images {
+            image.expect_shape(self.outline().input).map_err(InferenceError::from)?;
+        }
+        let missing = images.len().saturating_sub(self.prepared.len());
+        if missing > 0 {
+            self.prepare(missing as u32)?;
+        }
+        self.request(&Request::Classify { count: images.len() as u32 })?;
+        let batch = self.prepared.drain(..images.len()).zip(images).collect();
+        let traffic = self.session.plan().traffic().online;
+        self.allow((traffic.bytes_up + traffic.bytes_down).saturating_mul(images.len() as u64));
+        let answers = self.session.classify_batch(batch)?;
+        self.limits.allow(None);
+        Ok(answers)
+    }
+
+    /// Says goodbye.
+    ///
+    /// # Errors
+    /// When the connection is broken already.
+    pub fn finish(self) -> Result<(), ClientError> {
+        self.session.finish()?;
+        Ok(())
+    }
+
+    /// The session underneath.
+    pub fn session_mut(&mut self) -> &mut Client<TlsStream> {
+        &mut self.session
+    }
+
+    fn request(&mut self, request: &Request) -> Result<(), ClientError> {
+        self.session.request(request, &mut self.waiting)?;
+        Ok(())
+    }
+
+    /// The next exchange has so many bytes.
+    fn allow(&self, bytes: u64) {
+        self.limits.allow(Some(self.silence.saturating_add(Duration::from_secs(bytes / LEAST_RATE))));
+    }
+}
+
+/// `HOST:PORT`, `HOST`, `[::1]:PORT`.
+fn split_address(address: &str) -> Result<(&str, u16), ClientError> {
+    let malformed = || ClientError::Address { came: address.to_owned() };
+    let (host, port) = match address.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
+        _ => (address, None),
+    };
+    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    let port = port.map_or(Ok(DEFAULT_PORT), |port| port.parse().map_err(|_| malformed()))?;
+    if host.is_empty() { Err(malformed()) } else { Ok((host, port)) }
+}
+
+/// Connects to the first address of a name that answers.
+fn reach(host: &str, port: u16) -> Result<TcpStream, ClientError> {
+    let resolved = (host, port).to_socket_addrs();
+    let unresolved = |source| ClientError::Unresolved { host: host.to_owned(), source };
+    let mut last = None;
+    for address in resolved.map_err(|error| unresolved(Some(error)))? {
+        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = Some(ClientError::unreachable(address, error)),
+        }
+    }
+    Err(last.unwrap_or_else(|| unresolved(None)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_with_and_without_port() {
+        assert_eq!(split_address("a.example:99").unwrap(), ("a.example", 99));
+        assert_eq!(split_address("a.example").unwrap(), ("a.example", DEFAULT_PORT));
+        assert_eq!(split_address("[::1]:99").unwrap(), ("::1", 99));
+        assert_eq!(split_address("::1").unwrap(), ("::1", DEFAULT_PORT));
+        assert_eq!(split_address("[::1]").unwrap(), ("::1", DEFAULT_PORT));
+        for bad in ["", ":99", "host:", "host:99999", "host:port"] {
+            assert!(matches!(split_address(bad), Err(ClientError::Address { .. })), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_cost_counts_bytes_and_round_trips() {
+        let link = LinkSpeed { round_trip: Duration::from_millis(20), bytes_per_second: 1e6 };
+        let cost = Cost {
+            offline_bytes: 2_000_000,
+            online_bytes: 1_000_000,
+            offline_rounds: 4,
+            online_rounds: 10,
+            memory: 0,
+            link,
+        };
+        assert_eq!(cost.least_offline_time(), Duration::from_millis(2040));
+        assert_eq!(cost.least_online_time(), Duration::from_millis(1100));
+    }
+}

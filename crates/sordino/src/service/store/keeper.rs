@@ -1,0 +1,50 @@
+//! The store as the service sees it.
+
+use crypto::secret::Secret;
+use inference::connection::refusal::{Refusal, RefusalCode};
+use inference::requests::KeptId;
+use inference::server::PreparedServer;
+
+use super::{ClientToken, PreparedStore, StoreError};
+use crate::service::keeper::{KeepError, Keeper, Owner};
+use crate::service::seal::OVERHEAD;
+
+impl Keeper for PreparedStore {
+    fn has_room(&self, owner: &Owner, count: u32) -> Result<(), KeepError> {
+        let bytes = (owner.served.plan().kept_server_bytes() + OVERHEAD) as u64;
+        let count = u64::from(count);
+        Ok(self.expect_room(owner.client.0.as_bytes(), count, bytes.saturating_mul(count))?)
+    }
+
+    fn keep(
+        &self,
+        owner: &Owner,
+        token_hash: &[u8; 32],
+        id: KeptId,
+        prepared: PreparedServer,
+    ) -> Result<u64, KeepError> {
+        Ok(self.put(owner.client.0.as_bytes(), id, token_hash, prepared)?.expires)
+    }
+
+    fn take(
+        &self,
+        owner: &Owner,
+        token: &Secret<[u8; 32]>,
+        ids: &[KeptId],
+    ) -> Result<Vec<PreparedServer>, KeepError> {
+        let token = ClientToken::from_bytes(*token.expose());
+        Ok(PreparedStore::take(self, ids, &token, &owner.served)?)
+    }
+}
+
+impl From<StoreError> for KeepError {
+    /// What a client can do something about is told to it; the rest is the operator's.
+    fn from(error: StoreError) -> Self {
+        let code = match &error {
+            StoreError::Unknown { .. } | StoreError::Kept { .. } => RefusalCode::Spent,
+            StoreError::Full { .. } => RefusalCode::Limit,
+            _ => return Self::Failed(Box::new(error)),
+        };
+        Self::Refused(Refusal::new(code, error.to_string()))
+    }
+}

@@ -1,0 +1,181 @@
+//! Prepared ahead: both halves survive the end of every process, each is used once, whatever copies exist.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sordino::client::{ClientError, PrivateClient, ReadyClient};
+use sordino::crypto::secret::Secret;
+use sordino::inference::InferenceError;
+use sordino::inference::client::Answer;
+use sordino::inference::connection::refusal::RefusalCode;
+use sordino::inference::connection::{Identity, TlsAcceptor};
+use sordino::inference::plan::Reveal;
+use sordino::inference::server::{ServedModel, WeightMemory};
+use sordino::inference::setup::hello::ModelName;
+use sordino::network::image::Image;
+use sordino::network::inference_model::InferenceModel;
+use sordino::network::reference;
+use sordino::service::prepared_file::PreparedFile;
+use sordino::service::store::{PreparedStore, StoreOptions};
+use sordino::service::{Service, ServiceParts};
+
+use support::{Running, limits, tiny_model};
+
+/// A folder that goes away with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("sordino-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server process, as far as anyone outside can tell: its own service and its own handle of the store.
+fn serve(model: &InferenceModel, folder: &Path) -> Running {
+    let identity = Identity::generate().unwrap();
+    let fingerprint = identity.fingerprint();
+    let acceptor = TlsAcceptor::new(identity.into_key(), None).unwrap();
+    let served = ServedModel::with_salt(model, Reveal::Logits, WeightMemory::Everything, &[7; 32]).unwrap();
+    let models = BTreeMap::from([(ModelName::new("tiny").unwrap(), Arc::new(served))]);
+    let store =
+        PreparedStore::open(StoreOptions { per_client: 3, ..StoreOptions::in_folder(folder) }).unwrap();
+    let keeper = Some(Arc::new(store) as Arc<dyn sordino::service::Keeper>);
+    let service = Service::new(ServiceParts { models, acceptor, limits: limits(), keeper }).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn({
+        let service = Arc::clone(&service);
+        move || service.run(&listener)
+    });
+    Running { service, address, fingerprint }
+}
+
+fn key() -> Secret<[u8; 32]> {
+    Secret::new([4; 32])
+}
+
+fn prepare(client: &mut PrivateClient, path: &Path, count: u32) -> Result<(), ClientError> {
+    let description = client.describe_file("server").unwrap();
+    let plan = Arc::clone(client.session_mut().plan());
+    let mut file = PreparedFile::create(path, key(), description, &plan, count).unwrap();
+    (0..count).try_for_each(|_| client.prepare_into(&mut file))
+}
+
+/// Nothing is dropped in this model, so only the logits are rounded by a coin, by one unit at most.
+fn assert_right(model: &InferenceModel, image: &Image, answer: &Answer) {
+    let Answer::Logits(logits) = answer else { panic!("logits were asked for") };
+    let expected = reference::run(model, image).unwrap();
+    assert!(
+        logits.iter().zip(&expected).all(|(got, want)| (got - want).abs() <= 1),
+        "{logits:?} {expected:?}"
+    );
+}
+
+fn refusal_of(error: ClientError) -> RefusalCode {
+    match error {
+        ClientError::Inference(InferenceError::Refused { refusal, .. }) => refusal.code,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn what_was_prepared_survives_every_process_and_is_used_once() {
+    let folder = Folder::new("prepared");
+    let model = tiny_model(1);
+    let images: Vec<_> = (0..2).map(|number| Image::random(model.outline().input, number)).collect();
+    let path = folder.path("file");
+    let first = serve(&model, &folder.0);
+    prepare(&mut first.connect().unwrap(), &path, 3).unwrap();
+    let too_many = prepare(&mut first.connect().unwrap(), &folder.path("more"), 1).unwrap_err();
+    assert_eq!(refusal_of(too_many), RefusalCode::Limit);
+    assert!(first.service.close(first.address, Duration::from_secs(10)));
+    let copy = std::fs::read(&path).unwrap();
+
+    // Another process, which shares the store and nothing else.
+    let second = serve(&model, &folder.0);
+    let mut file = PreparedFile::open(&path, key()).unwrap();
+    let answers = second.connect().unwrap().classify_from(&mut file, &images).unwrap();
+    for (image, answer) in images.iter().zip(&answers) {
+        assert_right(&model, image, answer);
+    }
+    let too_few = second.connect().unwrap().classify_from(&mut file, &images).unwrap_err();
+    assert!(matches!(too_few, ClientError::TooFewPrepared { left: 1, images: 2 }), "{too_few}");
+    drop(file);
+
+    // The client's old file is put back: two of its three inferences are spent, and the server says so. The third may
+    // have been taken for the same batch as a spent one; then it is lost to the client but not spent.
+    std::fs::write(&path, copy).unwrap();
+    let mut file = PreparedFile::open(&path, key()).unwrap();
+    let outcomes: Vec<_> = (0..3)
+        .map(|_| second.connect().unwrap().classify_from(&mut file, std::slice::from_ref(&images[0])))
+        .collect();
+    let (fresh, spent): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+    assert_right(&model, &images[0], &fresh[0].as_ref().unwrap()[0]);
+    assert_eq!((fresh.len(), spent.len()), (1, 2));
+    assert!(spent.into_iter().all(|outcome| refusal_of(outcome.unwrap_err()) == RefusalCode::Spent));
+}
+
+#[test]
+fn a_file_of_another_model_is_refused_before_anything_is_spent() {
+    let folder = Folder::new("prepared-other");
+    let path = folder.path("file");
+    let first = serve(&tiny_model(1), &folder.0);
+    prepare(&mut first.connect().unwrap(), &path, 1).unwrap();
+    assert!(first.service.close(first.address, Duration::from_secs(10)));
+    let second = serve(&tiny_model(2), &folder.0);
+    let mut file = PreparedFile::open(&path, key()).unwrap();
+    let image = Image::random(tiny_model(2).outline().input, 1);
+    let refusal = second.connect().unwrap().classify_from(&mut file, std::slice::from_ref(&image));
+    assert!(matches!(refusal, Err(ClientError::OtherModel { .. })));
+    assert_eq!(file.remaining(0).unwrap(), 1);
+}
+
+#[test]
+fn a_server_without_a_store_says_so() {
+    let folder = Folder::new("prepared-none");
+    let running = Running::start(&[("tiny", &tiny_model(1))], limits());
+    let error = prepare(&mut running.connect().unwrap(), &folder.path("file"), 1).unwrap_err();
+    assert_eq!(refusal_of(error), RefusalCode::NotKept);
+}
+
+#[test]
+fn a_ready_client_prepares_while_nobody_asks() {
+    let model = tiny_model(3);
+    let running = Running::start(&[("tiny", &model)], limits());
+    let ready = ReadyClient::start(running.connect().unwrap(), 2).unwrap();
+    let wait = || {
+        let start = Instant::now();
+        while ready.ready() < 2 {
+            assert!(start.elapsed() < Duration::from_secs(60));
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    for number in 0..2 {
+        wait();
+        let image = Image::random(model.outline().input, number);
+        let answers = ready.classify_batch(vec![image.clone()]).unwrap();
+        assert_right(&model, &image, &answers[0]);
+    }
+    wait();
+    ready.finish().unwrap();
+}

@@ -1,0 +1,111 @@
+//! A small service within the test's process.
+
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sordino::client::{ClientError, ConnectOptions, PrivateClient};
+use sordino::inference::client::Answer;
+use sordino::inference::connection::{Fingerprint, Identity, TlsAcceptor, Trust};
+use sordino::inference::plan::Reveal;
+use sordino::inference::requests::Request;
+use sordino::inference::server::{ServedModel, WeightMemory};
+use sordino::inference::setup::hello::ModelName;
+use sordino::network::freeze::{FreezeOptions, freeze};
+use sordino::network::image::Image;
+use sordino::network::inference_model::InferenceModel;
+use sordino::network::reference;
+use sordino::network::weights::FloatWeights;
+use sordino::network::zoo;
+use sordino::service::{Keeper, Limits, Service, ServiceParts};
+
+/// A few hundred ReLUs.
+pub(crate) fn tiny_model(seed: u64) -> InferenceModel {
+    let spec = zoo::build("resnet20:m=2,depths=1+1+1", 8, 10).unwrap();
+    let weights = FloatWeights::random(&spec, seed);
+    let images: Vec<_> = (0..2).map(|number| Image::random(spec.draft().input, number)).collect();
+    freeze(&spec, &weights, None, &images, &FreezeOptions::default()).unwrap().0
+}
+
+/// Short enough for tests, long enough for a busy machine.
+pub(crate) fn limits() -> Limits {
+    Limits { silence: Duration::from_secs(5), ..Limits::default() }
+}
+
+pub(crate) struct Running {
+    pub(crate) service: Arc<Service>,
+    pub(crate) address: SocketAddr,
+    pub(crate) fingerprint: Fingerprint,
+}
+
+impl Running {
+    /// Serves models by name with an identity of its own.
+    pub(crate) fn start(models: &[(&str, &InferenceModel)], limits: Limits) -> Self {
+        Self::start_with(models, limits, Reveal::Logits, None)
+    }
+
+    pub(crate) fn start_with(
+        models: &[(&str, &InferenceModel)],
+        limits: Limits,
+        reveal: Reveal,
+        keeper: Option<Arc<dyn Keeper>>,
+    ) -> Self {
+        let identity = Identity::generate().unwrap();
+        let fingerprint = identity.fingerprint();
+        let acceptor = TlsAcceptor::new(identity.into_key(), None).unwrap();
+        Self::start_secured(models, limits, reveal, keeper, acceptor, fingerprint)
+    }
+
+    pub(crate) fn start_secured(
+        models: &[(&str, &InferenceModel)],
+        limits: Limits,
+        reveal: Reveal,
+        keeper: Option<Arc<dyn Keeper>>,
+        acceptor: TlsAcceptor,
+        fingerprint: Fingerprint,
+    ) -> Self {
+        let serve = |model| Arc::new(ServedModel::new(model, reveal, WeightMemory::Everything).unwrap());
+        let named = models.iter().map(|(name, model)| (ModelName::new(name).unwrap(), serve(*model)));
+        let models: BTreeMap<_, _> = named.collect();
+        let service = Service::new(ServiceParts { models, acceptor, limits, keeper }).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn({
+            let service = Arc::clone(&service);
+            move || service.run(&listener)
+        });
+        Self { service, address, fingerprint }
+    }
+
+    pub(crate) fn options(&self) -> ConnectOptions {
+        ConnectOptions::new(Trust::Fingerprint(self.fingerprint))
+    }
+
+    pub(crate) fn connect(&self) -> Result<PrivateClient, ClientError> {
+        PrivateClient::connect(&self.address.to_string(), self.options())
+    }
+
+    /// Waits until something holds; fails where it never does.
+    pub(crate) fn wait_until(&self, holds: impl Fn(&Service) -> bool) {
+        let start = Instant::now();
+        while !holds(&self.service) {
+            assert!(start.elapsed() < Duration::from_secs(60), "{:?}", self.service.metrics());
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// Classifies an image and holds the answer against the reference, bit for bit.
+pub(crate) fn classify_exactly(client: &mut PrivateClient, model: &InferenceModel, image: &Image) {
+    let session = client.session_mut();
+    session.request(&Request::Prepare { count: 1, keep: None }, |_| {}).unwrap();
+    let mut prepared = session.prepare_recorded().unwrap();
+    let coins = prepared.take_record().unwrap();
+    session.request(&Request::Classify { count: 1 }, |_| {}).unwrap();
+    let answer = session.classify(prepared, image).unwrap();
+    assert_eq!(answer, Answer::Logits(reference::run_with(model, image, &coins).unwrap()));
+}

@@ -15,7 +15,8 @@ fuzz_target!(|data: &[u8]| {
     let sender = if choice & 1 == 0 { Role::Client } else { Role::Server };
     let session = if choice & 2 == 0 { MAGIC } else { [7; 8] };
     let kind = if choice & 4 == 0 { FrameKind::SetUp } else { FrameKind::Garbled };
-    let expected = Header { session, inference: [0; 8], step: 3, sender, kind, version: PROTOCOL_VERSION, length: 9 };
+    let expected =
+        Header { session, inference: [0; 8], step: 3, sender, kind, version: PROTOCOL_VERSION, length: 9 };
     let limit = if choice & 8 == 0 { LengthRule::Exactly(9) } else { LengthRule::AtMost(1000) };
     // As they come, and with all but kind and length put right, so that the fuzzer gets past the first fields.
     let mut close = expected.to_bytes();

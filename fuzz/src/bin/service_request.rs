@@ -7,7 +7,9 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|data: &[u8]| {
     if let Ok(request) = Request::from_bytes(data) {
         match &request {
-            Request::Prepare { count, .. } | Request::Classify { count } => assert!((1..=MAX_COUNT).contains(count)),
+            Request::Prepare { count, .. } | Request::Classify { count } => {
+                assert!((1..=MAX_COUNT).contains(count))
+            }
             Request::ClassifyKept { ids, .. } => assert!((1..=MAX_COUNT as usize).contains(&ids.len())),
             Request::Probe { .. } | Request::Bye => {}
         }

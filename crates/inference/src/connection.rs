@@ -156,20 +156,37 @@ impl<S: Read + Write> Connection<S> {
         let header = self.header(self.role, frame, step, length);
         let bytes = HEADER_BYTES as u64 + length;
         self.transcript.note(self.phase, kind, self.role == Role::Client, bytes);
-        Ok(self.stream.write_all(&header.to_bytes())?)
+        let result = self.stream.write_all(&header.to_bytes());
+        result.map_err(|error| self.why_broken(error))
     }
 
     /// Sends the next bytes of a message that was begun.
     pub(crate) fn send_piece(&mut self, bytes: &[u8]) -> Result<(), InferenceError> {
         self.sent.take(bytes.len());
         self.has_unsent = true;
-        Ok(self.stream.write_all(bytes)?)
+        let result = self.stream.write_all(bytes);
+        result.map_err(|error| self.why_broken(error))
     }
 
     /// Hands everything sent so far to the network.
     pub(crate) fn flush(&mut self) -> Result<(), InferenceError> {
         self.has_unsent = false;
-        Ok(self.stream.flush()?)
+        let result = self.stream.flush();
+        result.map_err(|error| self.why_broken(error))
+    }
+
+    /// A peer that hung up may have said why before it did.
+    fn why_broken(&mut self, error: io::Error) -> InferenceError {
+        self.has_unsent = false;
+        let broken = InferenceError::from(error);
+        if !matches!(broken, InferenceError::Connection(_)) || self.received.left > 0 {
+            return broken;
+        }
+        // Whatever else it said before no longer matters: only a refusal explains the end.
+        match self.expect_frame(Kind::Service, LengthRule::AtMost(0)) {
+            Err(refused @ InferenceError::Refused { .. }) => refused,
+            _ => broken,
+        }
     }
 
     /// Tells the peer why this party goes no further, unless it is in the middle of a message.

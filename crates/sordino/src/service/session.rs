@@ -202,13 +202,13 @@ impl Session<'_> {
     fn wait_for_place(&mut self) -> Result<Place, End> {
         let mut ticket = self.visit.service.queue.line_up();
         loop {
-            match ticket.wait(WAITING_NOTICE) {
+            let turn = ticket.wait(WAITING_NOTICE);
+            // Time in the line is ours, not the client's.
+            self.limits.allow(Some(self.visit.service.parts.limits.silence));
+            match turn {
                 Turn::Now(place) => return Ok(place),
                 Turn::Closed => return Err(End::Refused(shutting_down())),
-                Turn::Later(ahead) => {
-                    self.limits.allow(Some(self.visit.service.parts.limits.silence));
-                    self.server.reply(&Reply::Waiting { ahead })?;
-                }
+                Turn::Later(ahead) => self.server.reply(&Reply::Waiting { ahead })?,
             }
         }
     }

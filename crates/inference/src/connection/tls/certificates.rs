@@ -1,0 +1,172 @@
+//! Certificates and keys: how a server is known, and their PEM files.
+
+use crypto::secret::Secret;
+use rcgen::{CertificateParams, KeyPair};
+use rustls::RootCertStore;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+
+use super::{NAME, TlsError};
+
+/// The BLAKE3 hash of a server's certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl std::fmt::Display for Fingerprint {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl std::str::FromStr for Fingerprint {
+    type Err = TlsError;
+
+    fn from_str(text: &str) -> Result<Self, TlsError> {
+        let malformed = || TlsError::Fingerprint { came: text.to_owned() };
+        if text.len() != 64 || !text.is_ascii() {
+            return Err(malformed());
+        }
+        let mut bytes = [0; 32];
+        for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
+            let digits = std::str::from_utf8(digits).map_err(|_| malformed())?;
+            *byte = u8::from_str_radix(digits, 16).map_err(|_| malformed())?;
+        }
+        Ok(Self(bytes))
+    }
+}
+
+/// A self-signed certificate and its key: what a server is known by where no authority vouches for it.
+pub struct Identity(CertifiedKey);
+
+impl Identity {
+    /// Makes a fresh one.
+    ///
+    /// # Errors
+    /// When the system cannot make a key.
+    pub fn generate() -> Result<Self, TlsError> {
+        let key = KeyPair::generate()?;
+        let certificate = CertificateParams::new(vec![NAME.to_owned()])?.self_signed(&key)?;
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        Ok(Self(CertifiedKey { chain: vec![certificate.der().clone()], key }))
+    }
+
+    /// Reads one that [`Identity::to_pem`] wrote.
+    ///
+    /// # Errors
+    /// When there is no certificate with its key.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, TlsError> {
+        Ok(Self(CertifiedKey::from_pem(pem, pem)?))
+    }
+
+    /// Certificate and key as PEM. Whoever has it can pose as this server.
+    pub fn to_pem(&self) -> Secret<String> {
+        let certificate = pem("CERTIFICATE", &self.0.chain[0]);
+        let key = Secret::new(pem("PRIVATE KEY", self.0.key.secret_der()));
+        Secret::new(certificate + key.expose())
+    }
+
+    /// What clients pin.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.0.fingerprint()
+    }
+
+    /// Another handle on the same, for one more connection.
+    pub(super) fn clone_key(&self) -> CertifiedKey {
+        CertifiedKey { chain: self.0.chain.clone(), key: self.0.key.clone_key() }
+    }
+
+    /// To serve with it.
+    pub fn into_key(self) -> CertifiedKey {
+        self.0
+    }
+}
+
+/// One block of PEM (RFC 7468).
+fn pem(label: &str, der: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = format!("-----BEGIN {label}-----\n");
+    // 48 bytes make a line of 64 digits.
+    for line in der.chunks(48) {
+        for three in line.chunks(3) {
+            let bits =
+                (0..3).fold(0_u32, |bits, at| bits << 8 | u32::from(three.get(at).copied().unwrap_or(0)));
+            for digit in 0..4 {
+                let is_padding = digit > three.len();
+                let value = (bits >> (18 - 6 * digit)) & 63;
+                text.push(if is_padding { '=' } else { char::from(DIGITS[value as usize]) });
+            }
+        }
+        text.push('\n');
+    }
+    text + &format!("-----END {label}-----\n")
+}
+
+/// A chain of certificates and the key of the first.
+pub struct CertifiedKey {
+    pub(super) chain: Vec<CertificateDer<'static>>,
+    pub(super) key: PrivateKeyDer<'static>,
+}
+
+impl CertifiedKey {
+    /// Reads both from PEM.
+    ///
+    /// # Errors
+    /// When either is missing.
+    pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
+        let chain = certificates(chain)?;
+        let key = PrivateKeyDer::from_pem_slice(key)
+            .map_err(|source| TlsError::Pem { what: "private key", source })?;
+        Ok(Self { chain, key })
+    }
+
+    /// What clients pin.
+    pub fn fingerprint(&self) -> Fingerprint {
+        fingerprint(&self.chain[0])
+    }
+}
+
+/// The certificates of a PEM file, at least one.
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let refuse = |source| TlsError::Pem { what: "certificate", source };
+    let found = CertificateDer::pem_slice_iter(pem).collect::<Result<Vec<_>, _>>().map_err(refuse)?;
+    if found.is_empty() {
+        return Err(refuse(rustls::pki_types::pem::Error::NoItemsFound));
+    }
+    Ok(found)
+}
+
+pub(super) fn authorities(pem: &[u8]) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(pem)? {
+        roots.add(certificate)?;
+    }
+    Ok(roots)
+}
+
+pub(super) fn fingerprint(certificate: &CertificateDer<'_>) -> Fingerprint {
+    Fingerprint(*blake3::hash(certificate).as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_read_back() {
+        let fingerprint = Identity::generate().unwrap().fingerprint();
+        assert_eq!(fingerprint.to_string().parse::<Fingerprint>().unwrap(), fingerprint);
+        for bad in ["", "zz", &"g".repeat(64), &"é".repeat(32)] {
+            assert!(bad.parse::<Fingerprint>().is_err());
+        }
+    }
+
+    #[test]
+    fn an_identity_reads_back_from_pem() {
+        let identity = Identity::generate().unwrap();
+        let pem = identity.to_pem();
+        let again = Identity::from_pem(pem.expose().as_bytes()).unwrap();
+        assert_eq!(again.fingerprint(), identity.fingerprint());
+        assert_eq!(again.to_pem().expose(), pem.expose());
+        assert!(Identity::from_pem(b"nothing").is_err());
+    }
+}

@@ -1,0 +1,129 @@
+//! Why a channel could not be secured, and what to do about it.
+
+use std::io;
+
+use super::certificates::Fingerprint;
+
+/// Another certificate than the pinned one.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the server's certificate has fingerprint {came}, {pinned} was expected")]
+pub(super) struct OtherCertificate {
+    pub(super) pinned: Fingerprint,
+    pub(super) came: Fingerprint,
+}
+
+/// A channel that could not be secured.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// The connection broke.
+    #[error("the connection broke during the TLS handshake; does a Sordino server listen there?")]
+    Connection(#[from] io::Error),
+    /// Nobody spoke.
+    #[error("the peer fell silent during the TLS handshake; does a Sordino server listen there?")]
+    TimedOut,
+    /// Another certificate than the pinned one.
+    #[error(
+        "the server's certificate has fingerprint {came}, but {expected} was expected: ask the operator for the \
+         fingerprint that `sordino serve` prints; if it did not change, somebody stands between you and the server"
+    )]
+    OtherServer {
+        /// The pinned one.
+        expected: Fingerprint,
+        /// That of the server.
+        came: Fingerprint,
+    },
+    /// The certificate is too old, or the clock is wrong.
+    #[error("the peer's certificate has expired; its owner must renew it (or set this machine's clock)")]
+    Expired,
+    /// The certificate is not valid yet, or the clock is wrong.
+    #[error("the peer's certificate is not valid yet; set this machine's clock, or wait")]
+    NotYetValid,
+    /// No authority that is trusted here vouches for the peer.
+    #[error(
+        "no trusted authority vouches for the peer's certificate; give its authority with --ca, or pin a server that \
+         signed its own with --fingerprint"
+    )]
+    Untrusted,
+    /// The certificate belongs to another name.
+    #[error("the server's certificate is for another name; use the name it was made for, or --fingerprint")]
+    OtherName,
+    /// A client must show a certificate here.
+    #[error("the server asks for a client certificate; give one with --client-cert and --client-key")]
+    ClientCertificateRequired,
+    /// The server does not accept the client's certificate.
+    #[error("the server does not accept this client's certificate; ask its operator for one")]
+    ClientCertificateRefused,
+    /// The peer found something wrong.
+    #[error("the peer ended the TLS handshake")]
+    Alert(#[source] rustls::Error),
+    /// The handshake failed in another way.
+    #[error("the TLS handshake failed; does a Sordino server listen there?")]
+    Handshake(#[source] rustls::Error),
+    /// A name that no server can have.
+    #[error("{came:?} is no name of a server")]
+    Name {
+        /// What came.
+        came: String,
+    },
+    /// A file without what was looked for.
+    #[error("no usable {what} in PEM form was found")]
+    Pem {
+        /// What was looked for.
+        what: &'static str,
+        /// What is wrong.
+        source: rustls::pki_types::pem::Error,
+    },
+    /// No certificate could be made.
+    #[error("no certificate could be made")]
+    Certificate(#[from] rcgen::Error),
+    /// A fingerprint that is none.
+    #[error("{came:?} is no fingerprint; one has 64 hexadecimal digits")]
+    Fingerprint {
+        /// What came.
+        came: String,
+    },
+}
+
+impl TlsError {
+    /// What a TLS stream's error is about: TLS itself, time, or the connection.
+    pub fn from_stream(error: io::Error) -> Self {
+        match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(cause) => Self::from(cause.clone()),
+            None if error.kind() == io::ErrorKind::TimedOut => Self::TimedOut,
+            None => Self::Connection(error),
+        }
+    }
+}
+
+impl From<rustls::Error> for TlsError {
+    fn from(error: rustls::Error) -> Self {
+        use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
+        match &error {
+            Error::InvalidCertificate(Bad::Other(other)) => {
+                match other.0.downcast_ref::<OtherCertificate>() {
+                    Some(other) => Self::OtherServer { expected: other.pinned, came: other.came },
+                    None => Self::Handshake(error),
+                }
+            }
+            Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => Self::Expired,
+            Error::InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => Self::NotYetValid,
+            Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {
+                Self::OtherName
+            }
+            Error::InvalidCertificate(_) => Self::Untrusted,
+            Error::NoCertificatesPresented | Error::AlertReceived(Alert::CertificateRequired) => {
+                Self::ClientCertificateRequired
+            }
+            Error::AlertReceived(
+                Alert::BadCertificate
+                | Alert::CertificateUnknown
+                | Alert::CertificateExpired
+                | Alert::UnknownCA
+                | Alert::DecryptError
+                | Alert::AccessDenied,
+            ) => Self::ClientCertificateRefused,
+            Error::AlertReceived(_) => Self::Alert(error),
+            _ => Self::Handshake(error),
+        }
+    }
+}

@@ -104,6 +104,7 @@ fn every_family_of_the_zoo_at_small_size() {
         ("hybrenet", build("hrn-2x3x2x:m=4,depths=1+1+1+1", 16)),
         ("wide resnet", build("wrn-10x1", 16)),
         ("vgg", build("vgg11:c=4,hidden=16", 32)),
+        ("vgg average", build("vgg11:c=4,hidden=16,pool=average", 32)),
         ("mobilenetv1", quarter(&build("mobilenetv1", 32))),
         ("mobilenetv2", quarter(&build("mobilenetv2:clip=yes", 32))),
         ("sphynx", build("sphynx:c=2,d=4,reduce=1+2", 16)),

@@ -32,7 +32,7 @@ use graph::{FloatLinear, FloatOperation, Graph};
 use plan::{Plan, PlannedStep, Problem};
 use scales::LayerScale;
 
-pub use report::{FreezeReport, LayerReport, Overflow, Rescale};
+pub use report::{FreezeReport, LayerReport, Overflow, Rescale, WidthReport};
 
 /// How to freeze.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +53,8 @@ pub struct FreezeOptions {
     pub widest_ring_bits: u32,
     /// Whether consecutive linear layers are merged.
     pub merge: bool,
+    /// What the classes are called; empty for no names.
+    pub class_names: Vec<String>,
     /// How much the outline tells about weights and calibration images.
     pub outline: OutlineDetail,
 }
@@ -68,6 +70,7 @@ impl Default for FreezeOptions {
             comfortable_ring_bits: 32,
             widest_ring_bits: MAX_RING_BITS,
             merge: true,
+            class_names: Vec::new(),
             outline: OutlineDetail::Fine,
         }
     }
@@ -126,7 +129,9 @@ pub fn freeze(
     let linear = plan.steps.iter().filter(|step| step.scale.is_some());
     let trimmed_bits: Vec<u32> = linear.map(|step| step.trimmed_bits).collect();
     let model = round(spec, &graph, plan, image, options)?;
-    let report = FreezeReport::new(&model, before, graph.convolutions(), &trimmed_bits, images)?;
+    let model = model.with_class_names(options.class_names.clone()).map_err(FreezeError::Classes)?;
+    let report =
+        FreezeReport::new(&model, before, graph.convolutions(), &trimmed_bits, options.margin, images)?;
     Ok((model, report))
 }
 
@@ -184,6 +189,7 @@ fn round(
         input: graph.input,
         image,
         classes: spec.draft().classes,
+        class_names: Vec::new(),
         weight_bits: options.weight_bits,
         logit_drop: plan.logit_width.saturating_sub(options.logit_bits),
         image_ring_bits: plan.image_ring_bits,
@@ -251,6 +257,9 @@ pub enum FreezeError {
         /// The value.
         name: String,
     },
+    /// Names of classes that cannot be used.
+    #[error("the class names cannot be used: {0}")]
+    Classes(#[source] ModelError),
     /// Scales, widths or rings that fit nothing.
     #[error("the values of this network fit no ring: {0}")]
     Model(#[from] ModelError),

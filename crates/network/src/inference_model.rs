@@ -39,6 +39,8 @@ pub struct ModelOutline {
     pub image: ImageFormat,
     /// How many classes it tells apart.
     pub classes: usize,
+    /// What the classes are called, in the order of the logits; empty where nobody named them.
+    pub class_names: Vec<String>,
     /// How large weights may be.
     pub weight_bits: WeightBits,
     /// Bits dropped from the logits before the client sees them.
@@ -243,6 +245,16 @@ impl InferenceModel {
         Ok(Self { outline, layers })
     }
 
+    /// The model with names for its classes, in the order of the logits.
+    ///
+    /// # Errors
+    /// When there are more or fewer names than classes, or one is empty, too long or not printable.
+    pub fn with_class_names(mut self, names: Vec<String>) -> Result<Self, ModelError> {
+        self.outline.class_names = names;
+        self.outline.check()?;
+        Ok(self)
+    }
+
     /// What the client may know.
     pub fn outline(&self) -> &ModelOutline {
         &self.outline
@@ -299,6 +311,11 @@ impl ModelOutline {
     /// Fraction bits of the logits the client gets.
     pub fn logit_fraction(&self) -> i64 {
         i64::from(self.fraction(self.output())) - i64::from(self.logit_drop)
+    }
+
+    /// What a class is called, where it has a name.
+    pub fn class_name(&self, class: usize) -> Option<&str> {
+        self.class_names.get(class).map(String::as_str)
     }
 
     /// The logits.

@@ -207,6 +207,7 @@ const FAMILIES: &[Family] = &[
         options: &[
             ("c", "channels of the first stage; 64"),
             ("hidden", "size of the two hidden fully connected layers; 4096, 0 for none"),
+            ("pool", "max (default), or average: linear, so that no maximum costs a circuit"),
         ],
     },
     Family { pattern: "mobilenetv1", options: &[("stem", "cifar (default) or imagenet")] },
@@ -272,6 +273,7 @@ const CATALOG: &[Entry] = catalog! {
     "wrn-16x8" "wide_resnet" 32 "two blocks per stage";
     "vgg11" "vgg" 32 "plain, with max pooling";
     "vgg16" "vgg" 32 "plain, with max pooling";
+    "vgg16:pool=average" "vgg" 32 "plain, with average pooling: no maximum to compute in private";
     "mobilenetv1" "mobilenet" 32 "depthwise separable convolutions";
     "mobilenetv2" "mobilenet" 32 "inverted residuals";
     "mobilenetv1:stem=imagenet" "mobilenet" 224 "for 224x224 images";
@@ -319,6 +321,17 @@ mod tests {
             assert!(build(bad, 32, 10).is_err(), "{bad}");
         }
         assert!(build("resnet18:m=3,m=4", 32, 10).is_err());
+    }
+
+    #[test]
+    fn a_vgg_pools_by_maxima_or_averages() {
+        let cost = |name: &str| crate::cost::Cost::of(&build(name, 32, 100).unwrap());
+        let (largest, average) = (cost("vgg16"), cost("vgg16:pool=average"));
+        assert_eq!((largest.relus, largest.parameters), (average.relus, average.parameters));
+        assert!(largest.maxpools > 0);
+        assert_eq!(average.maxpools, 0);
+        let error = build("vgg16:pool=median", 32, 10).unwrap_err().to_string();
+        assert!(error.contains("expected max or average"), "{error}");
     }
 
     #[test]

@@ -18,4 +18,5 @@ pub use inference;
 pub use network;
 
 pub mod commands;
+pub mod image_files;
 mod report;

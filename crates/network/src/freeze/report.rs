@@ -8,7 +8,7 @@ use crate::mask::SiteMask;
 use crate::reference::{self, Trace};
 
 /// What freezing did.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FreezeReport {
     /// Linear layers of the model, in order.
     pub layers: Vec<LayerReport>,
@@ -30,6 +30,12 @@ pub struct FreezeReport {
     pub widest_ring_bits: u32,
     /// How many images were used.
     pub calibration_images: usize,
+    /// How much larger than on those images values may become, as it was asked for.
+    pub margin: f32,
+    /// The widths that interactive steps and logits got, against the values of those images.
+    pub widths: Vec<WidthReport>,
+    /// The smallest room of all widths.
+    pub least_room: f64,
     /// Steps whose widths some value of those images does not fit.
     pub overflows: Vec<Overflow>,
 }
@@ -47,6 +53,21 @@ pub struct LayerReport {
     pub ring_bits: u32,
     /// Bits its weights go without, so that the linear run it belongs to fits a narrower ring.
     pub trimmed_bits: u32,
+}
+
+/// A width and what it has to hold.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WidthReport {
+    /// The step that reads values of this width; the number of steps stands for the logits.
+    pub step: usize,
+    /// Its name.
+    pub name: String,
+    /// Bits, sign included.
+    pub width: u32,
+    /// The largest magnitude on the calibration images, in units of the last place.
+    pub largest: u64,
+    /// How many times that magnitude the width holds.
+    pub room: f64,
 }
 
 /// A rescaling that no ReLU asked for.
@@ -80,9 +101,11 @@ impl FreezeReport {
         before: (usize, u64),
         after: (usize, u64),
         trimmed_bits: &[u32],
+        margin: f32,
         images: &[Image],
     ) -> Result<Self, ImageError> {
         let outline = model.outline();
+        let (widths, overflows) = measure(model, images)?;
         let (rescales, rescaling_round_trips) = rescales(outline);
         let rings = outline.steps.iter().map(|step| step.ring_bits);
         Ok(Self {
@@ -96,7 +119,10 @@ impl FreezeReport {
             rescaling_round_trips,
             widest_ring_bits: rings.chain([outline.image_ring_bits]).max().unwrap_or(0),
             calibration_images: images.len(),
-            overflows: overflows(model, images)?,
+            margin,
+            least_room: widths.iter().map(|width| width.room).fold(f64::INFINITY, f64::min),
+            widths,
+            overflows,
         })
     }
 
@@ -140,39 +166,72 @@ fn rescales(outline: &ModelOutline) -> (Vec<Rescale>, usize) {
     (found, paid)
 }
 
-fn overflows(model: &InferenceModel, images: &[Image]) -> Result<Vec<Overflow>, ImageError> {
+/// Runs the model on the images: what its widths have to hold, and what they do not.
+fn measure(
+    model: &InferenceModel,
+    images: &[Image],
+) -> Result<(Vec<WidthReport>, Vec<Overflow>), ImageError> {
     let outline = model.outline();
-    let mut counts = vec![0; outline.steps.len() + 1];
+    let mut read: Vec<_> =
+        (0..=outline.steps.len()).filter_map(|step| WidthCheck::of(outline, step)).collect();
     for image in images {
         let trace = reference::trace(model, image, None)?;
-        for (step, count) in counts.iter_mut().enumerate() {
-            *count += overflows_at(outline, step, &trace);
-        }
+        read.iter_mut().for_each(|check| check.count(&trace));
     }
     let name = |step: usize| outline.steps.get(step).map_or("logits", |step| &step.name).to_owned();
-    let found = counts.into_iter().enumerate().filter(|(_, values)| *values > 0);
-    Ok(found.map(|(step, values)| Overflow { step, name: name(step), values }).collect())
+    let width = |check: &WidthCheck| {
+        let WidthCheck { step, width, largest, .. } = *check;
+        let room = check.limit() as f64 / largest.max(1) as f64;
+        WidthReport { step, name: name(step), width, largest, room }
+    };
+    let overflow = |check: &WidthCheck| {
+        let WidthCheck { step, overflows: values, .. } = *check;
+        (values > 0).then(|| Overflow { step, name: name(step), values })
+    };
+    Ok((read.iter().map(width).collect(), read.iter().filter_map(overflow).collect()))
 }
 
-/// How many inputs of a step (or logits) do not fit its width, rounding included.
-fn overflows_at(outline: &ModelOutline, step: usize, trace: &Trace) -> u64 {
-    let (values, width, rounding) = match outline.steps.get(step) {
-        None => {
-            let output = outline.output();
-            (&trace.values[output.0], outline.ring_bits(output), 1 << outline.logit_drop)
-        }
-        Some(step) => match step.operation {
-            ModelOperation::Activate { width, shift, .. } => {
-                (&trace.values[step.inputs[0].0], width, (1_i64 << shift) - 1)
+/// The inputs of a step (or the logits) against their width.
+struct WidthCheck {
+    step: usize,
+    value: usize,
+    width: u32,
+    /// What rounding may add, and take away.
+    rounding: (i64, i64),
+    largest: u64,
+    overflows: u64,
+}
+
+impl WidthCheck {
+    /// Nothing for steps that both parties do on their shares.
+    fn of(outline: &ModelOutline, step: usize) -> Option<Self> {
+        let (value, width, rounding) = match outline.steps.get(step) {
+            // The lower end leaves room for the logits' borrow.
+            None => {
+                let output = outline.output();
+                (output, outline.ring_bits(output), (1 << outline.logit_drop, 1))
             }
-            ModelOperation::Maximum { width, .. } => (&trace.values[step.inputs[0].0], width, 0),
-            _ => return 0,
-        },
-    };
-    let limit = 1_i64 << (width - 1);
-    // The lower end leaves room for the logits' borrow, the upper one for rounding.
-    let fits = |value: &&i64| {
-        **value >= -limit + i64::from(step == outline.steps.len()) && **value + rounding < limit
-    };
-    values.iter().filter(|value| !fits(value)).count() as u64
+            Some(step) => match step.operation {
+                ModelOperation::Activate { width, shift, .. } => {
+                    (step.inputs[0], width, ((1_i64 << shift) - 1, 0))
+                }
+                ModelOperation::Maximum { width, .. } => (step.inputs[0], width, (0, 0)),
+                _ => return None,
+            },
+        };
+        Some(Self { step, value: value.0, width, rounding, largest: 0, overflows: 0 })
+    }
+
+    fn limit(&self) -> i64 {
+        1_i64 << (self.width - 1)
+    }
+
+    fn count(&mut self, trace: &Trace) {
+        let limit = self.limit();
+        let (up, down) = self.rounding;
+        for value in &trace.values[self.value] {
+            self.largest = self.largest.max(value.unsigned_abs());
+            self.overflows += u64::from(value - down < -limit || value + up >= limit);
+        }
+    }
 }

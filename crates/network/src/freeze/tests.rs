@@ -25,6 +25,7 @@ fn small_zoo() -> Vec<NetworkSpec> {
         build("wrn-10x1", 16),
         build("wrn-10x1:final-relu=no", 16),
         build("vgg11:c=4,hidden=16", 32),
+        build("vgg11:c=4,hidden=16,pool=average", 32),
         slim("mobilenetv1"),
         slim("mobilenetv2"),
         slim("mobilenetv2:clip=yes"),
@@ -316,7 +317,7 @@ fn values_beyond_the_margin_are_counted() {
         }
     }
     let narrow = InferenceModel::new(outline, model.layers().to_vec()).unwrap();
-    let report = FreezeReport::new(&narrow, (0, 0), (0, 0), &[], &images(&spec, 1, 1)).unwrap();
+    let report = FreezeReport::new(&narrow, (0, 0), (0, 0), &[], 2.0, &images(&spec, 1, 1)).unwrap();
     assert!(report.overflow_count() > 0);
     assert!(report.overflows.iter().all(|overflow| overflow.name.contains("relu")));
 }

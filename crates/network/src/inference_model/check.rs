@@ -15,6 +15,8 @@ pub use fault::{OutlineFault, StepFault};
 
 pub(super) const MAX_STEPS: usize = 40_000;
 pub(super) const MAX_NAME_BYTES: usize = 512;
+/// The longest name of a class.
+pub(super) const MAX_CLASS_NAME_BYTES: usize = 128;
 /// Scalars of one value, and of all values together.
 const MAX_SCALARS: u64 = 1 << 26;
 const MAX_ALL_SCALARS: u64 = 1 << 31;
@@ -83,11 +85,27 @@ impl ModelOutline {
         if end != Shape::vector(self.classes) {
             return Err(OutlineFault::End { end, classes: self.classes });
         }
+        self.check_class_names()?;
         let ring = self.ring_bits(self.output());
         if self.logit_drop >= ring {
             return Err(OutlineFault::LogitDrop { drop: self.logit_drop, ring });
         }
         Ok(())
+    }
+
+    /// Names come from the peer and end on a terminal, so that control characters are refused.
+    fn check_class_names(&self) -> Result<(), OutlineFault> {
+        let names = &self.class_names;
+        if !names.is_empty() && names.len() != self.classes {
+            return Err(OutlineFault::ClassNames { expected: self.classes, came: names.len() });
+        }
+        let is_name = |name: &String| {
+            (1..=MAX_CLASS_NAME_BYTES).contains(&name.len()) && !name.contains(char::is_control)
+        };
+        match names.iter().position(|name| !is_name(name)) {
+            Some(class) => Err(OutlineFault::ClassName { class, bytes: names[class].len() }),
+            None => Ok(()),
+        }
     }
 
     fn check_step(&self, index: usize, step: &ModelStep) -> Outcome<()> {

@@ -10,7 +10,7 @@
 //! | ReLU dropped | round to nearest | stochastic: T of known-MSB truncation, from b |
 //! | logits | floor | floor, or one less when the low bits of b exceed those of the value |
 
-use super::kernels;
+use super::{kernels, narrow};
 use crate::image::{Image, ImageError};
 use crate::inference_model::{
     InferenceModel, LinearGeometry, LinearWeights, ModelOperation, ModelOutline, ModelStep,
@@ -124,16 +124,27 @@ fn linear(
     (input, size): (&[i64], Shape),
     output: Shape,
 ) -> Vec<i64> {
-    let weight = |index: usize| i64::from(layer.weights[index]);
-    let mut sums = match geometry {
-        LinearGeometry::Conv(conv) => kernels::convolve(conv, (input, size), output, weight),
-        LinearGeometry::FullyConnected { outputs, .. } => kernels::fully_connect(*outputs, input, weight),
-    };
+    let fast = narrow::apply(geometry, (input, size), output, &layer.weights);
+    let mut sums = fast.unwrap_or_else(|| multiply(geometry, (input, size), output, &layer.weights));
     let maps = sums.chunks_exact_mut(output.pixels() as usize);
     for ((map, shift), bias) in maps.zip(channel_shifts).zip(&layer.biases) {
         map.iter_mut().for_each(|sum| *sum = (*sum << shift).wrapping_add(*bias));
     }
     sums
+}
+
+/// The weights' part in 64 bits, straightforwardly.
+fn multiply(
+    geometry: &LinearGeometry,
+    (input, size): (&[i64], Shape),
+    output: Shape,
+    weights: &[i16],
+) -> Vec<i64> {
+    let weight = |index: usize| i64::from(weights[index]);
+    match geometry {
+        LinearGeometry::Conv(conv) => kernels::convolve(conv, (input, size), output, weight),
+        LinearGeometry::FullyConnected { outputs, .. } => kernels::fully_connect(*outputs, input, weight),
+    }
 }
 
 /// All steps without weights and without ReLUs.
@@ -195,7 +206,7 @@ fn activate(
     input.map(pass).collect()
 }
 
-fn mask_bits(mask: &SiteMask, shape: Shape) -> impl Fn(usize) -> bool + '_ {
+pub(super) fn mask_bits(mask: &SiteMask, shape: Shape) -> impl Fn(usize) -> bool + '_ {
     let pixels = shape.pixels() as usize;
     move |scalar| {
         let (channel, pixel) = (scalar / pixels, scalar % pixels);
@@ -204,7 +215,7 @@ fn mask_bits(mask: &SiteMask, shape: Shape) -> impl Fn(usize) -> bool + '_ {
 }
 
 /// Half a unit more, so that flooring rounds to nearest.
-fn add_half(value: i64, shift: u32) -> i64 {
+pub(super) fn add_half(value: i64, shift: u32) -> i64 {
     if shift == 0 { value } else { value.wrapping_add(1 << (shift - 1)) }
 }
 

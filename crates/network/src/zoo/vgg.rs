@@ -1,4 +1,5 @@
-//! VGG networks (Simonyan and Zisserman 2014) with batch norm; a stage ends with its max pooling.
+//! VGG networks (Simonyan and Zisserman 2014) with batch norm; a stage ends with its max pooling, or with an
+//! average pooling, which is linear and costs no circuit (`pool=average`).
 //!
 //! The counts of the papers include the ReLUs of the two hidden fully connected layers (DeepReShape Table 2,
 //! Sphynx Table 16), which keep their size when the convolutions are made thinner.
@@ -16,6 +17,8 @@ pub(super) fn build(name: &mut Name) -> Result<Parts, ZooError> {
     };
     let channels = name.number("c", 64)?;
     let hidden = name.number("hidden", 4096)?;
+    let pool: fn(Pool) -> Layer =
+        name.choice("pool", &[("max", Layer::MaxPool as _), ("average", Layer::AveragePool as _)])?;
     let mut stages = Vec::new();
     for (index, count) in convs.into_iter().enumerate() {
         let out = channels << index.min(3);
@@ -23,7 +26,7 @@ pub(super) fn build(name: &mut Name) -> Result<Parts, ZooError> {
         for number in 1..=count {
             let mut layers = vec![Layer::Conv(Conv::new(out, 3)), Layer::BatchNorm, Layer::Relu];
             if number == count {
-                layers.push(Layer::MaxPool(Pool::new(2, 2)));
+                layers.push(pool(Pool::new(2, 2)));
             }
             blocks.push(Block::Plain(layers));
         }

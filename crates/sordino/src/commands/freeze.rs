@@ -9,7 +9,7 @@ use network::freeze::FreezeReport;
 use network::inference_model::InferenceModel;
 use serde::Serialize;
 
-use super::model::{ModelArguments, Origin, is_model_file};
+use super::model::{Calibration, ModelArguments, Origin, is_model_file};
 use super::{Answer, write_json};
 use crate::report::{Table, grouped, short};
 
@@ -34,6 +34,8 @@ struct Report {
     /// BLAKE3 of the model, which names it.
     digest: String,
     weights: Origin,
+    calibration: Calibration,
+    class_names: bool,
     relus: u64,
     overflow_count: u64,
     #[serde(flatten)]
@@ -66,6 +68,8 @@ impl Report {
             bytes: std::fs::metadata(&arguments.output)?.len(),
             digest: model.digest().iter().map(|byte| format!("{byte:02x}")).collect(),
             weights: arguments.model.origin(),
+            calibration: arguments.model.calibration(),
+            class_names: !model.outline().class_names.is_empty(),
             relus: model.outline().relu_count(),
             overflow_count: freezing.overflow_count(),
             freezing,
@@ -104,7 +108,7 @@ impl Report {
             freezing.widest_ring_bits
         )?;
         self.write_rescales(out)?;
-        self.write_overflows(out)
+        self.write_calibration(out)
     }
 
     fn write_rescales(&self, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -129,8 +133,14 @@ impl Report {
         Ok(())
     }
 
-    fn write_overflows(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let images = self.freezing.calibration_images;
+    fn write_calibration(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let FreezeReport { calibration_images: images, margin, least_room, .. } = &self.freezing;
+        writeln!(
+            out,
+            "calibrated on {images} {} with a margin of {margin}: every width holds at least {least_room:.2} times the \
+             largest value",
+            self.calibration
+        )?;
         if self.overflow_count == 0 {
             writeln!(out, "no value of the {images} calibration images overflows")?;
             return Ok(());

@@ -37,21 +37,27 @@ impl NetworkArguments {
     }
 
     pub(super) fn load(&self) -> anyhow::Result<NetworkSpec> {
+        self.load_for(None)
+    }
+
+    /// The network for so many classes, where their number was not asked for otherwise.
+    pub(super) fn load_for(&self, named_classes: Option<usize>) -> anyhow::Result<NetworkSpec> {
+        let classes = self.classes.or(named_classes);
         let path = Path::new(&self.network);
         let is_file = path.extension().is_some_and(|extension| extension == "toml") || path.is_file();
         if !is_file {
-            return Ok(zoo::build(&self.network, self.input.unwrap_or(32), self.classes.unwrap_or(100))?);
+            return Ok(zoo::build(&self.network, self.input.unwrap_or(32), classes.unwrap_or(100))?);
         }
         let spec =
             NetworkSpec::from_file(path).with_context(|| format!("{} is not usable", path.display()))?;
-        if !self.changes_size() {
+        if self.input.is_none() && classes.is_none() {
             return Ok(spec);
         }
         let mut draft = spec.into_draft();
         if let Some(side) = self.input {
             (draft.input.height, draft.input.width) = (side, side);
         }
-        draft.classes = self.classes.unwrap_or(draft.classes);
+        draft.classes = classes.unwrap_or(draft.classes);
         NetworkSpec::new(draft).with_context(|| format!("{} does not fit other sizes", path.display()))
     }
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use network::freeze::{FreezeOptions, FreezeReport, OutlineDetail, freeze};
 use network::image::Image;
-use network::inference_model::{InferenceModel, WeightBits};
+use network::inference_model::{ImageFormat, InferenceModel, WeightBits};
 use network::mask::{ActivationMask, Bits, SiteMask};
 use network::spec::NetworkSpec;
 use network::transform::Reduction;
@@ -18,11 +18,15 @@ use serde::Serialize;
 
 use super::load::NetworkArguments;
 use super::reduce::ReductionArguments;
+use crate::image_files;
 
-/// Images that fix the scales of a model with random weights.
+/// Random images that fix the scales where no others are given.
 const CALIBRATION_IMAGES: u64 = 8;
 /// The seed of the first image to try a model on, beyond those of calibration.
 const FIRST_TRIAL_SEED: u64 = 1000;
+
+/// The longest file of class names.
+const MAX_CLASS_NAMES_BYTES: u64 = 1 << 22;
 
 /// A model file, or a network to freeze.
 #[derive(Debug, Args)]
@@ -52,6 +56,20 @@ pub(super) struct ModelArguments {
     /// Bits of a weight: 8 or 12.
     #[arg(long, default_value_t = 8, value_name = "BITS")]
     weight_bits: u8,
+    /// Fix the scales on the images of this folder (PNG, JPEG, WebP) instead of random ones; trained weights want
+    /// images of the kind they were trained on.
+    #[arg(long, value_name = "DIR")]
+    calibrate: Option<PathBuf>,
+    /// What training subtracted from each channel, in the unit interval [default: CIFAR's].
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
+    mean: Option<Vec<f32>>,
+    /// What training divided each channel by [default: CIFAR's].
+    #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
+    deviation: Option<Vec<f32>>,
+    /// Names of the classes, one per line, in the order of the logits; clients see them. Without --classes there are
+    /// as many classes as names.
+    #[arg(long, value_name = "FILE")]
+    class_names: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -85,6 +103,10 @@ impl ModelArguments {
             || self.mask.is_some()
             || self.weights.is_some()
             || self.weight_bits != 8
+            || self.calibrate.is_some()
+            || self.mean.is_some()
+            || self.deviation.is_some()
+            || self.class_names.is_some()
             || matches!(self.outline, Outline::Coarse);
         if is_changed {
             bail!(
@@ -97,7 +119,10 @@ impl ModelArguments {
 
     /// The network as named.
     pub(super) fn baseline(&self) -> anyhow::Result<NetworkSpec> {
-        self.network.load()
+        match &self.class_names {
+            None => self.network.load(),
+            Some(path) => self.network.load_for(Some(read_class_names(path)?.len())),
+        }
     }
 
     /// The network after its ReLUs were dropped.
@@ -118,7 +143,9 @@ impl ModelArguments {
     pub(super) fn origin(&self) -> Origin {
         match (self.file(), &self.weights) {
             (Some(_), _) => Origin::Model,
-            (None, Some(path)) => Origin::File { path: path.clone() },
+            (None, Some(path)) => {
+                Origin::File { path: path.clone(), is_calibrated: self.calibrate.is_some() }
+            }
             (None, None) => Origin::Random { seed: self.seed },
         }
     }
@@ -137,14 +164,50 @@ impl ModelArguments {
             12 => WeightBits::Twelve,
             bits => bail!("weights of {bits} bits are not supported; choose 8 or 12"),
         };
-        let images: Vec<_> =
-            (0..CALIBRATION_IMAGES).map(|number| Image::random(spec.draft().input, number)).collect();
+        let images = self.calibration_images(&spec)?;
         let outline = match self.outline {
             Outline::Fine => OutlineDetail::Fine,
             Outline::Coarse => OutlineDetail::Coarse,
         };
-        let options = FreezeOptions { weight_bits, outline, ..FreezeOptions::default() };
+        let class_names = self.class_names.as_deref().map(read_class_names).transpose()?.unwrap_or_default();
+        let image = Some(self.normalization(spec.draft().input.channels)?);
+        let options = FreezeOptions { weight_bits, outline, class_names, image, ..FreezeOptions::default() };
         Ok(freeze(&spec, &weights, mask.as_ref(), &images, &options)?)
+    }
+
+    /// What the scales are fixed on.
+    pub(super) fn calibration(&self) -> Calibration {
+        match &self.calibrate {
+            Some(path) => Calibration::Folder { path: path.clone() },
+            None => Calibration::Random,
+        }
+    }
+
+    fn calibration_images(&self, spec: &NetworkSpec) -> anyhow::Result<Vec<Image>> {
+        let input = spec.draft().input;
+        match &self.calibrate {
+            Some(folder) => Ok(image_files::load_images(folder, input, None)?),
+            None => Ok((0..CALIBRATION_IMAGES).map(|number| Image::random(input, number)).collect()),
+        }
+    }
+
+    fn normalization(&self, channels: usize) -> anyhow::Result<ImageFormat> {
+        let mut format = ImageFormat::usual(channels);
+        for (flag, given, place) in [
+            ("--mean", &self.mean, &mut format.mean),
+            ("--deviation", &self.deviation, &mut format.deviation),
+        ] {
+            let Some(given) = given else { continue };
+            let is_usable = |number: &f32| number.is_finite() && (flag == "--mean" || *number > 0.0);
+            if given.len() != channels || !given.iter().all(is_usable) {
+                bail!(
+                    "{flag} {given:?} cannot be used; expected one number for each of {channels} channels, deviations \
+                     above zero"
+                );
+            }
+            place.clone_from(given);
+        }
+        Ok(format)
     }
 
     fn names_map(&self) -> anyhow::Result<NamesMap> {
@@ -165,7 +228,7 @@ pub(super) enum Origin {
     /// A model that was frozen before.
     Model,
     /// A safetensors file.
-    File { path: PathBuf },
+    File { path: PathBuf, is_calibrated: bool },
     /// Nowhere: good for measuring, but not for classifying.
     Random { seed: u64 },
 }
@@ -178,12 +241,51 @@ impl Origin {
                 "random weights (seed {seed}), good for benchmarks alone: the model knows no classes, and its \
                  scales are those of random weights; --weights FILE takes trained ones"
             )),
-            Self::File { .. } => {
-                Some("scales were calibrated on random images, not on the training data".to_owned())
-            }
-            Self::Model => None,
+            Self::File { is_calibrated: false, .. } => Some(
+                "scales were calibrated on random images; trained weights want images of the kind they were \
+                 trained on: --calibrate DIR takes them"
+                    .to_owned(),
+            ),
+            Self::File { is_calibrated: true, .. } | Self::Model => None,
         }
     }
+}
+
+/// What the scales of a model were fixed on.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "from", rename_all = "lowercase")]
+pub(super) enum Calibration {
+    /// Random images, the same each time.
+    Random,
+    /// Image files.
+    Folder { path: PathBuf },
+}
+
+impl std::fmt::Display for Calibration {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Random => formatter.write_str("random images"),
+            Self::Folder { path } => write!(formatter, "images of {}", path.display()),
+        }
+    }
+}
+
+/// One name per line; blank lines at the end are none. More than any list of classes has is not read.
+fn read_class_names(path: &Path) -> anyhow::Result<Vec<String>> {
+    let mut text = String::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_CLASS_NAMES_BYTES + 1).read_to_string(&mut text))
+        .with_context(|| {
+            format!("cannot read {}; expected UTF-8 text, one class name per line", path.display())
+        })?;
+    if text.len() as u64 > MAX_CLASS_NAMES_BYTES {
+        bail!("{} has more than {MAX_CLASS_NAMES_BYTES} bytes, too many for class names", path.display());
+    }
+    let names: Vec<String> = text.trim_end().lines().map(|line| line.trim().to_owned()).collect();
+    if names.is_empty() {
+        bail!("{} is empty; expected one class name per line", path.display());
+    }
+    Ok(names)
 }
 
 /// Whether a name is that of a model file, which verbs tell from networks by `.sordino`.

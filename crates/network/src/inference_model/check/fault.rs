@@ -1,6 +1,8 @@
 //! What can be wrong with an outline, and with one of its steps.
 
-use super::{MAX_FRACTION, MAX_IMAGE_FRACTION, MAX_NAME_BYTES, MAX_RING_BITS, MAX_STEPS};
+use super::{
+    MAX_CLASS_NAME_BYTES, MAX_FRACTION, MAX_IMAGE_FRACTION, MAX_NAME_BYTES, MAX_RING_BITS, MAX_STEPS,
+};
 use crate::shape::Shape;
 
 /// What can be wrong with an outline as a whole.
@@ -54,6 +56,25 @@ pub enum OutlineFault {
         end: Shape,
         /// The promise.
         classes: usize,
+    },
+    /// Another number of names than classes.
+    #[error("it has {came} class names; expected one for each of {expected} classes, or none")]
+    ClassNames {
+        /// Classes.
+        expected: usize,
+        /// Names.
+        came: usize,
+    },
+    /// A name that cannot be shown.
+    #[error(
+        "the name of class {class} has {bytes} bytes; names have from 1 to {MAX_CLASS_NAME_BYTES} bytes and no \
+         control characters"
+    )]
+    ClassName {
+        /// Which class.
+        class: usize,
+        /// The length of its name.
+        bytes: usize,
     },
     /// All bits of the logits dropped.
     #[error("{drop} bits of the logits are dropped, of {ring}")]

@@ -54,6 +54,7 @@ fn good() -> ModelOutline {
         input: map,
         image: ImageFormat { fraction: 6, mean: vec![0.5; 3], deviation: vec![0.25; 3] },
         classes: 2,
+        class_names: vec!["cat".into(), "dog".into()],
         weight_bits: WeightBits::Eight,
         logit_drop: 4,
         steps,
@@ -88,6 +89,22 @@ fn a_frame_that_makes_no_sense_is_refused() {
     assert!(refusal(|outline| outline.image_ring_bits = 63).contains("63 bits"));
     assert!(refusal(|outline| outline.classes = 3).contains("3 classes promised"));
     assert!(refusal(|outline| outline.logit_drop = 22).contains("22 bits of the logits are dropped, of 22"));
+}
+
+#[test]
+fn classes_all_have_names_that_can_be_shown_or_none_has() {
+    let with_names = |names: &[&str]| {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        ModelOutline { class_names: names, ..good() }.check()
+    };
+    assert_eq!(with_names(&[]), Ok(()));
+    assert_eq!(with_names(&["Katze", "ねこ"]), Ok(()));
+    let refusal = |names: &[&str]| with_names(names).unwrap_err().to_string();
+    assert!(refusal(&["cat"]).contains("1 class names; expected one for each of 2 classes, or none"));
+    assert!(refusal(&["a", "b", "c"]).contains("3 class names"));
+    assert!(refusal(&["cat", ""]).contains("the name of class 1 has 0 bytes"));
+    assert!(refusal(&[&"x".repeat(129), "dog"]).contains("the name of class 0 has 129 bytes"));
+    assert!(refusal(&["cat", "dog\x1b[2J"]).contains("no control characters"));
 }
 
 #[test]

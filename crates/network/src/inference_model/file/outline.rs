@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! name (length, UTF-8); image: channels, height, width, ring bits, fraction, then mean and deviation per channel
-//! classes; weight bits (1 byte: 8 or 12); logit drop; number of steps
+//! classes; number of class names (0, or as many as classes), each (length, UTF-8)
+//! weight bits (1 byte: 8 or 12); logit drop; number of steps
 //! per step: name; part (1 byte: 0 stem, 1 stage, 2 head), stage, block (0 for none)
 //!           number of inputs, each; channels, height, width; fraction; ring bits (1 byte each)
 //!           operation (1 byte), and its fields in the order of their declaration
@@ -44,6 +45,8 @@ impl Writer {
             self.bytes.extend(value.to_le_bytes());
         }
         self.number(outline.classes);
+        self.number(outline.class_names.len());
+        outline.class_names.iter().for_each(|name| self.text(name));
         self.bytes.push(match outline.weight_bits {
             WeightBits::Eight => 8,
             WeightBits::Twelve => 12,
@@ -201,6 +204,7 @@ impl<'a> Reader<'a> {
         let mean = self.floats(input.channels)?;
         let deviation = self.floats(input.channels)?;
         let classes = self.size()?;
+        let class_names = self.class_names(classes)?;
         let weight_bits = match self.byte()? {
             8 => WeightBits::Eight,
             12 => WeightBits::Twelve,
@@ -218,7 +222,31 @@ impl<'a> Reader<'a> {
         }
         let steps = (0..count).map(|_| self.step()).collect::<Outcome<_>>()?;
         let image = ImageFormat { fraction, mean, deviation };
-        Ok(ModelOutline { name, input, image, classes, weight_bits, logit_drop, steps, image_ring_bits })
+        Ok(ModelOutline {
+            name,
+            input,
+            image,
+            classes,
+            class_names,
+            weight_bits,
+            logit_drop,
+            steps,
+            image_ring_bits,
+        })
+    }
+
+    fn class_names(&mut self, classes: usize) -> Outcome<Vec<String>> {
+        let count = self.size()?;
+        if count != 0 && count != classes {
+            let (what, came) = ("the number of class names", count as u64);
+            return Err(ModelFileError::Code { what, came, expected: "0, or one per class" });
+        }
+        // Each name takes bytes of its own, so that a count without names ends at the first that is missing.
+        let mut names = Vec::new();
+        for _ in 0..count {
+            names.push(self.text()?);
+        }
+        Ok(names)
     }
 
     fn step(&mut self) -> Outcome<ModelStep> {

@@ -18,7 +18,8 @@ fn model(weight_bits: WeightBits) -> InferenceModel {
     let mask = ActivationMask::new(&spec, masks.collect()).unwrap();
     let images = [Image::random(spec.draft().input, 1)];
     let options = FreezeOptions { weight_bits, ..FreezeOptions::default() };
-    freeze(&spec, &weights, Some(&mask), &images, &options).unwrap().0
+    let model = freeze(&spec, &weights, Some(&mask), &images, &options).unwrap().0;
+    model.with_class_names((0..5).map(|class| format!("class {class}")).collect()).unwrap()
 }
 
 fn sealed(mut body: Vec<u8>) -> Vec<u8> {
@@ -87,6 +88,11 @@ fn refusals_say_what_was_expected_and_what_came() {
     );
     assert_eq!(altered(8, &[2]), "version 2 is unknown; this build reads version 1");
     assert!(altered(12, &[255; 4]).contains("the length of a name is 4294967295; expected at most 512"));
+    let names = body.windows(11).position(|window| window == b"\x07\0\0\0class 0").unwrap();
+    assert_eq!(altered(names - 4, &[4]), "the number of class names is 4; expected 0, or one per class");
+    assert!(altered(names, &[255; 4]).contains("the length of a name"));
+    assert!(altered(names + 4, &[0xff]).contains("no UTF-8"));
+    assert!(altered(names + 4, &[7]).contains("the name of class 0 has 7 bytes"));
     let mut damaged = bytes.clone();
     damaged[40] ^= 1;
     assert!(InferenceModel::from_bytes(&damaged).unwrap_err().to_string().contains("damaged"));

@@ -1,10 +1,11 @@
 //! What `verify` found over all images.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use inference::client::Answer as Learned;
 use network::inference_model::InferenceModel;
-use network::reference::Difference;
+use network::reference::{Difference, bound};
 use serde::Serialize;
 
 use crate::commands::Answer;
@@ -19,6 +20,8 @@ pub(super) struct Comparison {
     pub(super) expected: Vec<i64>,
     /// Those of the reference with plain rounding.
     pub(super) plain: Vec<i64>,
+    /// The deviation to expect of the logit that is farthest off.
+    pub(super) deviation: f64,
     /// Where the protocol's rounding first differs from the plain one.
     pub(super) first_difference: Option<Difference>,
 }
@@ -29,6 +32,8 @@ pub(super) struct Report {
     network: String,
     weights: Origin,
     images: u64,
+    /// Where they come from, if they are not random.
+    folder: Option<PathBuf>,
     /// Whether every private answer equals the reference with the protocol's rounding, bit for bit.
     matches_reference: bool,
     /// The images where it does not.
@@ -39,6 +44,10 @@ pub(super) struct Report {
     max_logit_difference: u64,
     /// The smallest distance between the largest and the smallest logit of an image.
     logit_range: u64,
+    /// The statistical bound on that difference, the largest of all images.
+    logit_difference_bound: f64,
+    /// Images whose largest difference exceeds their own bound.
+    beyond_bound: u64,
     first_differences: Vec<FirstDifference>,
 }
 
@@ -64,7 +73,15 @@ struct FirstDifference {
 }
 
 impl Report {
-    pub(super) fn new(model: &InferenceModel, weights: Origin, comparisons: &[Comparison]) -> Self {
+    pub(super) fn new(
+        model: &InferenceModel,
+        weights: Origin,
+        folder: Option<PathBuf>,
+        comparisons: &[Comparison],
+    ) -> Self {
+        let compared = (comparisons.len() * model.outline().classes) as u64;
+        let bound = |comparison: &Comparison| bound::largest_difference(comparison.deviation, compared);
+        let is_beyond = |comparison: &&Comparison| comparison.logit_difference() as f64 > bound(comparison);
         let numbered = (0..).zip(comparisons);
         let mismatches: Vec<_> =
             numbered.filter_map(|(image, comparison)| comparison.mismatch(image)).collect();
@@ -72,12 +89,15 @@ impl Report {
             network: model.outline().name.clone(),
             weights,
             images: comparisons.len() as u64,
+            folder,
             matches_reference: mismatches.is_empty(),
             mismatches,
             class_agreements: comparisons.iter().filter(|comparison| comparison.class_agrees()).count()
                 as u64,
             max_logit_difference: comparisons.iter().map(Comparison::logit_difference).max().unwrap_or(0),
             logit_range: comparisons.iter().map(Comparison::logit_range).min().unwrap_or(0),
+            logit_difference_bound: comparisons.iter().map(bound).fold(0.0, f64::max),
+            beyond_bound: comparisons.iter().filter(is_beyond).count() as u64,
             first_differences: first_differences(comparisons),
         }
     }
@@ -89,7 +109,11 @@ impl Report {
 
     pub(super) fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let images = self.images;
-        writeln!(out, "{}, private against plain on {images} random images", self.network)?;
+        let origin = match &self.folder {
+            Some(folder) => format!("images of {}", folder.display()),
+            None => "random images".to_owned(),
+        };
+        writeln!(out, "{}, private against plain on {images} {origin}", self.network)?;
         if let Some(warning) = self.weights.warning() {
             writeln!(out, "note: {warning}")?;
         }
@@ -108,6 +132,7 @@ impl Report {
             out,
             "logits are off plain rounding by at most {difference} of a range of {range} ({share})"
         )?;
+        self.write_bound(out)?;
         if self.first_differences.is_empty() {
             writeln!(
                 out,
@@ -119,6 +144,17 @@ impl Report {
         for FirstDifference { layer, images, scalar, plain, private } in &self.first_differences {
             writeln!(out, "  {layer} on {images} images, as at its value {scalar}: {plain} and {private}")?;
         }
+        Ok(())
+    }
+
+    fn write_bound(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let bound = self.logit_difference_bound;
+        let share = 100.0 * bound / self.logit_range.max(1) as f64;
+        let verdict = match self.beyond_bound {
+            0 => "kept by all images".to_owned(),
+            images => format!("BROKEN by {images} images: values overflow, or rounding is biased"),
+        };
+        writeln!(out, "the statistical bound on that is {bound:.1} ({share:.1}%), {verdict}")?;
         Ok(())
     }
 }
@@ -182,12 +218,12 @@ mod tests {
         let images = [Image::random(spec.draft().input, 1)];
         let weights = FloatWeights::random(&spec, 1);
         let (model, _) = freeze(&spec, &weights, None, &images, &FreezeOptions::default()).unwrap();
-        Report::new(&model, Origin::Model, comparisons)
+        Report::new(&model, Origin::Model, None, comparisons)
     }
 
     fn comparison(private: [i64; 3], expected: [i64; 3], plain: [i64; 3]) -> Comparison {
         let [private, expected, plain] = [private, expected, plain].map(|logits| logits.to_vec());
-        Comparison { private, expected, plain, first_difference: None }
+        Comparison { private, expected, plain, deviation: 0.0, first_difference: None }
     }
 
     #[test]
@@ -204,5 +240,6 @@ mod tests {
         assert!(text.contains("image 1 DIFFERS: logit 2 should be 9 and is 3"), "{text}");
         assert!(text.contains("1 of 2 have the class of plain rounding"), "{text}");
         assert!(text.contains("off plain rounding by at most 6 of a range of 4"), "{text}");
+        assert!(text.contains("bound on that is 2.0 (50.0%), BROKEN by 1 images"), "{text}");
     }
 }

@@ -1,0 +1,224 @@
+//! Image files as a network takes them: PNG, JPEG and WebP.
+//!
+//! ```text
+//! file -> bytes -> size in the header, checked -> pixels, turned upright -> centre of the network's aspect
+//!      -> resized (triangle filter) -> channels of the network
+//! ```
+//!
+//! The centre is as large as the image allows: the short side is used whole and the long one cut at both ends, as
+//! after "resize the short side, crop the centre", and without the huge intermediate image that a narrow strip would
+//! make there. The triangle filter widens when it shrinks an image, so nothing aliases. Transparency is dropped; the
+//! rotation that a camera notes is applied; networks with one channel get luminance. The contents decide what kind
+//! of file it is, not the name.
+//!
+//! Files may be hostile: their length, and the width and height their header states, are checked before any pixel is
+//! allocated, and the decoder works under a limit of memory.
+
+use std::fs::{self, File};
+use std::io::{Cursor, Read};
+use std::path::{Path, PathBuf};
+
+use image::imageops::FilterType;
+use image::{DynamicImage, ImageDecoder, ImageReader, Limits};
+use network::image::Image;
+use network::shape::Shape;
+
+/// The longest file that is read.
+pub const MAX_FILE_BYTES: u64 = 64 << 20;
+/// The longest side of an image.
+pub const MAX_SIDE: u32 = 16_384;
+/// The most pixels of an image.
+pub const MAX_PIXELS: u64 = 64 << 20;
+/// The most memory a decoder may use, the pixels included.
+const MAX_DECODER_BYTES: u64 = 512 << 20;
+/// What names of image files end in.
+const EXTENSIONS: [&str; 4] = ["png", "jpg", "jpeg", "webp"];
+
+/// Reads one image as a network with this input takes it (`outline.input`).
+///
+/// # Errors
+/// When the file cannot be read, is no image of a known kind, is damaged or too large, or the network takes neither
+/// one nor three channels.
+pub fn load_image(path: &Path, input: Shape) -> Result<Image, ImageFileError> {
+    let unreadable = |source| ImageFileError::Unreadable { path: path.into(), source };
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(unreadable)?;
+    decode_image(&bytes, input).map_err(|fault| ImageFileError::Image { path: path.into(), fault })
+}
+
+/// The image files of a folder, sorted by name; files of other kinds and folders inside are passed over.
+///
+/// # Errors
+/// When the folder cannot be read or holds no image.
+pub fn list_images(folder: &Path) -> Result<Vec<PathBuf>, ImageFileError> {
+    let unreadable = |source| ImageFileError::Unreadable { path: folder.into(), source };
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        let path = entry.map_err(unreadable)?.path();
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        if EXTENSIONS.iter().any(|known| extension.eq_ignore_ascii_case(known)) && path.is_file() {
+            paths.push(path);
+        }
+    }
+    if paths.is_empty() {
+        return Err(ImageFileError::NoImages { folder: folder.into() });
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// All images of a folder, or so many of them, in the order of their names.
+///
+/// # Errors
+/// As [`list_images`] and [`load_image`]; the first file that is not usable is named.
+pub fn load_images(
+    folder: &Path,
+    input: Shape,
+    at_most: Option<usize>,
+) -> Result<Vec<Image>, ImageFileError> {
+    let paths = list_images(folder)?;
+    paths.iter().take(at_most.unwrap_or(usize::MAX)).map(|path| load_image(path, input)).collect()
+}
+
+/// Decodes the bytes of an image file as a network with this input takes it.
+///
+/// # Errors
+/// As [`load_image`], without the file.
+pub fn decode_image(bytes: &[u8], input: Shape) -> Result<Image, ImageFault> {
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Err(ImageFault::File);
+    }
+    if !matches!(input.channels, 1 | 3) || input.pixels() == 0 {
+        return Err(ImageFault::Channels { input });
+    }
+    let upright = decode(bytes)?;
+    let fitted = fit(&upright, input);
+    let planes = match input.channels {
+        1 => fitted.into_luma8().into_raw(),
+        _ => planes(&fitted.into_rgb8().into_raw()),
+    };
+    Ok(Image::new(input, planes).expect("the image was resized to the input"))
+}
+
+fn decode(bytes: &[u8]) -> Result<DynamicImage, ImageFault> {
+    let reader = || ImageReader::new(Cursor::new(bytes)).with_guessed_format();
+    let (width, height) = reader()?.into_dimensions()?;
+    if width.max(height) > MAX_SIDE || u64::from(width) * u64::from(height) > MAX_PIXELS {
+        return Err(ImageFault::Size { width, height });
+    }
+    if width.min(height) == 0 {
+        return Err(ImageFault::Empty { width, height });
+    }
+    let mut reader = reader()?;
+    let mut limits = Limits::default();
+    limits.max_image_width = Some(MAX_SIDE);
+    limits.max_image_height = Some(MAX_SIDE);
+    limits.max_alloc = Some(MAX_DECODER_BYTES);
+    reader.limits(limits);
+    let mut decoder = reader.into_decoder()?;
+    let orientation = decoder.orientation()?;
+    let mut decoded = DynamicImage::from_decoder(decoder)?;
+    decoded.apply_orientation(orientation);
+    Ok(decoded)
+}
+
+/// The largest centre with the aspect of the input, at the size of the input.
+fn fit(image: &DynamicImage, input: Shape) -> DynamicImage {
+    let side = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+    let (width, height) = (u64::from(image.width()), u64::from(image.height()));
+    let (wanted_width, wanted_height) = (side(input.width), side(input.height));
+    // Rounded to nearest, and at least one pixel.
+    let matching = |length: u64, own: u64, other: u64| ((2 * length * own + other) / (2 * other)).max(1);
+    let crop_width = width.min(matching(height, wanted_width, wanted_height));
+    let crop_height = height.min(matching(width, wanted_height, wanted_width));
+    let narrow = |length: u64| u32::try_from(length).expect("no longer than a side of the image");
+    let centre = image.crop_imm(
+        narrow((width - crop_width) / 2),
+        narrow((height - crop_height) / 2),
+        narrow(crop_width),
+        narrow(crop_height),
+    );
+    let exact = |length: u64| u32::try_from(length).expect("inputs of networks are small");
+    centre.resize_exact(exact(wanted_width), exact(wanted_height), FilterType::Triangle)
+}
+
+/// Pixels of three bytes as three planes.
+fn planes(pixels: &[u8]) -> Vec<u8> {
+    (0..3).flat_map(|channel| pixels.iter().skip(channel).step_by(3).copied()).collect()
+}
+
+/// A file or folder of images that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageFileError {
+    /// It cannot be read.
+    #[error("cannot read {}", path.display())]
+    Unreadable {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A folder without images.
+    #[error(
+        "{} holds no image; expected files whose names end in .png, .jpg, .jpeg or .webp, directly in the folder",
+        folder.display()
+    )]
+    NoImages {
+        /// The folder.
+        folder: PathBuf,
+    },
+    /// A file that is no usable image.
+    #[error("{} is not usable", path.display())]
+    Image {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        fault: ImageFault,
+    },
+}
+
+/// What can be wrong with an image file.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageFault {
+    /// Too many bytes.
+    #[error("the file is longer than {MAX_FILE_BYTES} bytes; save the image smaller")]
+    File,
+    /// Too many pixels.
+    #[error(
+        "the image is {width}x{height}; expected at most {MAX_PIXELS} pixels and {MAX_SIDE} a side; shrink it first"
+    )]
+    Size {
+        /// As its header states.
+        width: u32,
+        /// As its header states.
+        height: u32,
+    },
+    /// No pixels.
+    #[error("the image is {width}x{height}; expected at least one pixel")]
+    Empty {
+        /// As its header states.
+        width: u32,
+        /// As its header states.
+        height: u32,
+    },
+    /// Another kind of file, or a damaged one.
+    #[error("expected a whole PNG, JPEG or WebP image; convert or copy it again")]
+    Decode(#[from] image::ImageError),
+    /// Bytes that end too early.
+    #[error("expected a whole PNG, JPEG or WebP image; convert or copy it again")]
+    Read(#[from] std::io::Error),
+    /// A network for other data than pictures.
+    #[error(
+        "the network takes {input}; image files can be made into 1 channel (gray) or 3 (red, green, blue)"
+    )]
+    Channels {
+        /// What the network takes.
+        input: Shape,
+    },
+}
+
+#[cfg(test)]
+mod tests;

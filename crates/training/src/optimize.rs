@@ -8,6 +8,8 @@
 //! plan         one network to train: a name and what is done to it
 //! record       what a result was and how it came about
 //! front        the results no other beats
+//! run          data, teacher, training: from a recipe to records (needs libtorch)
+//! sweep        many recipes as one resumable job
 //! ```
 //!
 //! What is decided here needs no tensors and is tested without any.
@@ -18,6 +20,8 @@ pub mod deepreshape;
 mod front;
 mod plan;
 mod record;
+#[cfg(feature = "libtorch")]
+pub mod run;
 mod section;
 pub mod snl;
 

@@ -230,6 +230,30 @@ pub fn algorithm_2(name: &str, spec: &NetworkSpec, order: &CriticalityOrder) -> 
     Ok(made.collect())
 }
 
+/// The network for a budget: a HybReNet on the depths of the network, or, with `keep_network` or where its depths have
+/// none, the largest that Algorithm 2 makes of the network itself.
+///
+/// # Errors
+/// When the order is another network's, or even the smallest has more ReLUs.
+pub fn plan_for(
+    name: &str,
+    spec: &NetworkSpec,
+    order: &CriticalityOrder,
+    budget: u64,
+    keep_network: bool,
+) -> Result<Plan, OptimizeError> {
+    if !keep_network && let Ok(base) = Base::new(spec, order) {
+        return choose(&base, budget);
+    }
+    let plans = algorithm_2(name, spec, order)?;
+    let smallest = plans.iter().map(|plan| plan.cost.relus).min().unwrap_or(0);
+    let fitting = plans.into_iter().filter(|plan| plan.cost.relus <= budget && plan.cost.relus > 0);
+    let network = name.to_owned();
+    fitting
+        .max_by_key(|plan| plan.cost.relus)
+        .ok_or_else(|| BudgetError::BelowSmallest { method: "DeepReShape", budget, network, smallest }.into())
+}
+
 /// The stage with the most ReLUs, which the stem's are counted to where it is the first.
 fn dominant_stage(spec: &NetworkSpec) -> Option<StageIndex> {
     let mut counts = vec![0; spec.stage_count()];
@@ -325,6 +349,16 @@ mod tests {
     fn a_budget_below_the_smallest_is_refused_with_the_smallest() {
         let error = choose(&base("resnet18", 32), 3_000).unwrap_err().to_string();
         assert!(error.contains("3264") && error.contains("3000"), "{error}");
+    }
+
+    #[test]
+    fn a_network_without_hybrenets_is_reduced_itself() {
+        let order = CriticalityOrder::parse("3,2,1").unwrap();
+        let spec = zoo::build("resnet20", 32, 10).unwrap();
+        let plan = plan_for("resnet20", &spec, &order, Cost::of(&spec).relus / 4, false).unwrap();
+        assert_eq!(plan.network, "resnet20");
+        assert!(plan.cost.relus > 0 && plan.cost.relus <= Cost::of(&spec).relus / 4);
+        assert!(plan_for("resnet20", &spec, &order, 10, false).is_err());
     }
 
     #[test]

@@ -25,6 +25,9 @@ pub struct ResultRecord {
     pub measured_on: String,
     /// In percent, last epoch.
     pub float_accuracy: f64,
+    /// In percent, on the test images, last epoch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub test_accuracy: Option<f64>,
     /// In percent, of the frozen model; absent until it is frozen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integer_accuracy: Option<f64>,

@@ -11,8 +11,14 @@
 //! the authors' code. What differs from it: the count is looked at several times an epoch near the budget, so that
 //! the search ends on it instead of somewhere below, and kept scores become exactly 1.
 
+#[cfg(feature = "libtorch")]
+mod count;
 mod penalty;
+#[cfg(feature = "libtorch")]
+pub(crate) mod search;
 mod settle;
 
 pub use penalty::{Penalty, PenaltySchedule};
+#[cfg(feature = "libtorch")]
+pub use search::{SearchEpoch, SearchFigures};
 pub use settle::{KeepScores, MAX_MOVED, ScoreGranularity, SettleError, Settled, THRESHOLD};

@@ -4,8 +4,10 @@
 
 mod bench;
 mod completions;
+mod data;
 mod design;
 mod doctor;
+mod evaluate;
 mod freeze;
 mod inspect;
 mod link;
@@ -14,6 +16,8 @@ mod man;
 mod model;
 mod progress;
 mod reduce;
+mod report;
+mod train;
 mod verify;
 mod zoo;
 
@@ -37,7 +41,15 @@ enum Verb {
     Inspect(inspect::Arguments),
     /// Find networks for a ReLU budget by the papers' rules, without training.
     Design(design::Arguments),
-    /// Make a model file from a network and its weights.
+    /// Look at a folder of images to train on.
+    Data(data::Arguments),
+    /// Train a network by a recipe.
+    Train(train::Arguments),
+    /// Try a trained network on images that it did not learn from.
+    Evaluate(evaluate::Arguments),
+    /// Turn the logs of runs into one page with curves.
+    Report(report::Arguments),
+    /// Make a model file from a trained run, or from a network and its weights.
     Freeze(freeze::Arguments),
     /// Compare private inference with inference in the clear.
     Verify(verify::Arguments),
@@ -70,6 +82,10 @@ impl CommandLine {
             Verb::Zoo(arguments) => zoo::run(&arguments, out),
             Verb::Inspect(arguments) => inspect::run(&arguments, out),
             Verb::Design(arguments) => design::run(&arguments, out),
+            Verb::Data(arguments) => data::run(&arguments, out),
+            Verb::Train(arguments) => train::run(&arguments, out),
+            Verb::Evaluate(arguments) => evaluate::run(&arguments, out),
+            Verb::Report(arguments) => report::run(&arguments, out),
             Verb::Freeze(arguments) => freeze::run(&arguments, out),
             Verb::Verify(arguments) => verify::run(&arguments, out),
             Verb::Bench(arguments) => bench::run(&arguments, out),

@@ -16,6 +16,7 @@
 pub use crypto;
 pub use inference;
 pub use network;
+pub use training;
 
 pub mod commands;
 pub mod image_files;

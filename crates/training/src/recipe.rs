@@ -28,7 +28,9 @@ use serde::{Deserialize, Serialize};
 use crate::data::{DataKind, DataRequest, SyntheticSize};
 
 pub use error::RecipeError;
-pub use network_section::{NetworkSection, ReuseGroups, ReuseOver, StemChoice, ThinDrops};
+pub use network_section::{
+    NetworkSection, NetworkSectionError, ReuseGroups, ReuseOver, StemChoice, ThinDrops,
+};
 pub use training_section::{
     Augmentation, AuxiliaryHead, DecayScope, Distillation, Loss, OptimizerChoice, Precision, ReadingOfWeight,
     Schedule, ScheduleKind, TrainingSection, UpdateEvery,

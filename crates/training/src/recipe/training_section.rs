@@ -210,22 +210,14 @@ impl Schedule {
 }
 
 /// Towards what the weights move.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Loss {
-    /// Weight of the cross-entropy with the true classes.
-    pub cross_entropy: f64,
     /// How much of the truth is spread over all classes.
     pub label_smoothing: f64,
     /// What is learned from the teacher.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distillation: Option<Distillation>,
-}
-
-impl Default for Loss {
-    fn default() -> Self {
-        Self { cross_entropy: 1.0, label_smoothing: 0.0, distillation: None }
-    }
 }
 
 impl Loss {
@@ -355,9 +347,7 @@ impl TrainingSection {
         let head = self.auxiliary_head.map_or(0.4, |head| head.weight);
         within("training.auxiliary_head.weight", head, 0.0, 10.0, "0 to 10")?;
         self.check_schedule()?;
-        let Loss { cross_entropy, label_smoothing, .. } = self.loss;
-        within("training.loss.cross_entropy", cross_entropy, 0.0, 1e3, "0 to 1000")?;
-        within("training.loss.label_smoothing", label_smoothing, 0.0, 0.9, "0 to 0.9")?;
+        within("training.loss.label_smoothing", self.loss.label_smoothing, 0.0, 0.9, "0 to 0.9")?;
         let (mixup, cutmix) = (self.augmentation.mixup, self.augmentation.cutmix);
         within("training.augmentation.mixup", mixup, 0.0, 10.0, "0 to 10")?;
         within("training.augmentation.cutmix", cutmix, 0.0, 10.0, "0 to 10")?;

@@ -1,4 +1,16 @@
 //! How a network gets its weights and loses its ReLUs.
 //!
-//! This crate is still bare: it will hold the trainer and the optimizers of DeepReDuce, SNL, DeepReShape and
-//! Sphynx, behind a Cargo feature of the binary.
+//! ```text
+//! array       numbers with a shape, as checkpoints hold them
+//! random      numbers from a seed, the same on every machine
+//! tensor      the tensor framework; the only module that names it
+//! assemble    from a spec to a network that can be trained
+//! augment     crops, flips and mixtures of images, on the device
+//! distill     losses: cross-entropy, and what a teacher adds
+//! learn       the loop: batches, gradients, optimizer, averages
+//! ```
+
+pub mod array;
+pub mod assemble;
+pub mod random;
+pub mod tensor;

@@ -131,7 +131,8 @@ impl TrainableNetwork {
         let assemble = || {
             let parameters = Parameters::new(declared, options.seed, setting);
             let plan = Plan::new(spec, &parameters, setting);
-            let auxiliary = options.auxiliary_head.then(|| AuxiliaryHead::new(spec, &parameters, &plan, setting));
+            let auxiliary =
+                options.auxiliary_head.then(|| AuxiliaryHead::new(spec, &parameters, &plan, setting));
             Self {
                 spec: spec.clone(),
                 options: options.clone(),

@@ -12,5 +12,8 @@
 
 pub mod array;
 pub mod assemble;
+pub mod augment;
+pub mod distill;
+pub mod learn;
 pub mod random;
 pub mod tensor;

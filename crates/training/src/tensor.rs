@@ -9,7 +9,7 @@ mod guard;
 
 use crate::array::{Array, ArrayKind};
 
-pub use graph::{CapturedStep, GraphError};
+pub use graph::{CapturedStep, GraphError, Phase};
 pub use guard::guarded;
 pub use tch::{Kind, Tensor, no_grad};
 

@@ -15,13 +15,9 @@ pub(super) enum Activation {
     /// None does.
     Identity,
     /// Those that went, as truth values over (1, channels, rows, columns).
-    Mask {
-        dropped: Tensor,
-    },
+    Mask { dropped: Tensor },
     /// `x + c (relu(x) - x)`, with the parameter of this number for `c`.
-    Scored {
-        keep: usize,
-    },
+    Scored { keep: usize },
 }
 
 impl Activation {
@@ -72,8 +68,9 @@ impl TrainableNetwork {
         if self.has_keep_scores() {
             self.rebuild(Vec::new())?;
         }
-        let activation =
-            |site: &ReluSite| Activation::from_mask(self.mask.site(site.index), site.shape, self.setting.device);
+        let activation = |site: &ReluSite| {
+            Activation::from_mask(self.mask.site(site.index), site.shape, self.setting.device)
+        };
         self.activations = self.spec.walk().sites().iter().map(activation).collect();
         Ok(())
     }

@@ -43,8 +43,7 @@ pub(super) fn declare(
     let (_, channels, _) = place(spec)?;
     let classes = spec.draft().classes;
     let conv = |name: &str, inputs: usize, outputs: usize, side: usize| {
-        let fan =
-            Fan { inputs: inputs * side * side, outputs: outputs * side * side, is_convolution: true };
+        let fan = Fan { inputs: inputs * side * side, outputs: outputs * side * side, is_convolution: true };
         plan::linear(name, &[outputs, inputs, side, side], false, fan, initialization)
     };
     let fan = Fan { inputs: WIDE, outputs: classes, is_convolution: false };
@@ -72,7 +71,12 @@ pub(super) struct AuxiliaryHead {
 }
 
 impl AuxiliaryHead {
-    pub(super) fn new(spec: &NetworkSpec, parameters: &Parameters, plan: &Plan, setting: Setting) -> Option<Self> {
+    pub(super) fn new(
+        spec: &NetworkSpec,
+        parameters: &Parameters,
+        plan: &Plan,
+        setting: Setting,
+    ) -> Option<Self> {
         let (value, _, side) = place(spec).ok()?;
         let find = |name: &str| parameters.find(name);
         let weights = [

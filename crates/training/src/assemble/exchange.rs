@@ -34,11 +34,15 @@ impl TrainableNetwork {
                 Some(array) => check_shape(name, value, array)?,
             }
         }
-        if let Some(name) = arrays.keys().find(|name| !known.contains_key(name.as_str()) && !is_optional(name)) {
+        if let Some(name) =
+            arrays.keys().find(|name| !known.contains_key(name.as_str()) && !is_optional(name))
+        {
             return Err(AssembleError::Unknown { network: network(), name: name.clone() });
         }
         for (name, value) in &known {
-            arrays.get(*name).is_some_and(|array| fill_from_array(value, array));
+            if let Some(array) = arrays.get(*name) {
+                fill_from_array(value, array);
+            }
         }
         drop(known);
         self.parameters.refresh();

@@ -46,8 +46,7 @@ impl TrainableNetwork {
     /// When the framework refuses, as on a GPU without memory; [`crate::tensor::guarded`] makes that an error.
     pub fn forward(&self, images: &Tensor, mode: Mode<'_>) -> Output {
         let walk = self.spec.walk();
-        let mut values: Vec<Option<Tensor>> = vec![None; 0];
-        values.resize_with(walk.value_count(), || None);
+        let mut values: Vec<Option<Tensor>> = (0..walk.value_count()).map(|_| None).collect();
         values[0] = Some(images.to_kind(self.setting.precision.compute_kind()));
         let mut auxiliary = None;
         for (index, step) in walk.steps().iter().enumerate() {
@@ -84,12 +83,11 @@ impl TrainableNetwork {
                 self.activations[site.0].apply(input, *ceiling, &self.parameters)
             }
             (Operation::Add, _) => {
-                let term = |position: usize| self.dropped((index, position), read(&step.inputs[position]), mode);
+                let term =
+                    |position: usize| self.dropped((index, position), read(&step.inputs[position]), mode);
                 (1..step.inputs.len()).fold(term(0), |sum, position| sum + term(position))
             }
-            (Operation::Concat, _) => {
-                Tensor::cat(&step.inputs.iter().map(read).collect::<Vec<_>>(), 1)
-            }
+            (Operation::Concat, _) => Tensor::cat(&step.inputs.iter().map(read).collect::<Vec<_>>(), 1),
             (operation, _) => rearrange(input, operation),
         }
     }

@@ -157,12 +157,12 @@ impl Parameters {
             let values = Tensor::from_slice(&values).view(slot.shape.as_slice());
             slot.view(&masters, innermost_channels).copy_(&values);
         }
-        let computed: i64 =
-            slots.iter().filter(|slot| slot.role.is_computed_with()).map(Slot::padded).sum();
+        let computed: i64 = slots.iter().filter(|slot| slot.role.is_computed_with()).map(Slot::padded).sum();
         let compute = (precision == Precision::BFloat16)
             .then(|| (device.zeros(&[computed], Kind::BFloat16), device.zeros(&[computed], Kind::BFloat16)));
         let leaf = |slot: &Slot| {
-            let row = compute.as_ref().filter(|_| slot.role.is_computed_with()).map_or(&masters, |(row, _)| row);
+            let row =
+                compute.as_ref().filter(|_| slot.role.is_computed_with()).map_or(&masters, |(row, _)| row);
             slot.view(row, innermost_channels).detach().set_requires_grad(true)
         };
         let mut parameters = Self {

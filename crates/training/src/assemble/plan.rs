@@ -43,8 +43,7 @@ pub(super) fn linear(
     fan: Fan,
     initialization: Initialization,
 ) -> Vec<Declared> {
-    let mut declared =
-        vec![declared(name, "weight", (Role::Weight, shape), initialization.weights(fan))];
+    let mut declared = vec![declared(name, "weight", (Role::Weight, shape), initialization.weights(fan))];
     if has_bias {
         declared.push(self::declared(name, "bias", (Role::Bias, &shape[..1]), initialization.biases(fan)));
     }
@@ -65,7 +64,10 @@ fn declared(name: &str, part: &str, (role, shape): (Role, &[usize]), values: Sta
 pub(super) enum Reads {
     Nothing,
     /// Numbers of parameters.
-    Linear { weight: usize, bias: Option<usize> },
+    Linear {
+        weight: usize,
+        bias: Option<usize>,
+    },
     Norm(Norm),
 }
 
@@ -170,8 +172,11 @@ impl Statistics {
     fn norm(&self, name: &str, parameters: &Parameters) -> Norm {
         let find = |part: &str| {
             let name = format!("{name}.{part}");
-            let (_, start, length) =
-                self.names.iter().find(|(known, ..)| *known == name).expect("it was listed from the same walk");
+            let (_, start, length) = self
+                .names
+                .iter()
+                .find(|(known, ..)| *known == name)
+                .expect("it was listed from the same walk");
             self.row.narrow(0, *start, *length)
         };
         let parameter = |part: &str| parameters.find(&format!("{name}.{part}"));

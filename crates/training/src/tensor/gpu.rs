@@ -79,12 +79,17 @@ pub(super) fn missing() -> String {
 }
 
 fn open() -> Result<Gpu, String> {
-    let driver = library("libcuda.so.1".into()).map_err(|_| "this machine has no NVIDIA driver".to_owned())?;
+    let driver =
+        library("libcuda.so.1".into()).map_err(|_| "this machine has no NVIDIA driver".to_owned())?;
     if SHIM.is_empty() {
-        return Err("this binary was built without CUDA's headers; run scripts/libtorch and build again".to_owned());
+        return Err(
+            "this binary was built without CUDA's headers; run scripts/libtorch and build again".to_owned()
+        );
     }
     let cuda = match libtorch_folder() {
-        Some(folder) => library(folder.join("libtorch_cuda.so")).or_else(|_| library("libtorch_cuda.so".into())),
+        Some(folder) => {
+            library(folder.join("libtorch_cuda.so")).or_else(|_| library("libtorch_cuda.so".into()))
+        }
         None => library("libtorch_cuda.so".into()),
     };
     let cuda = cuda.map_err(|reason| {

@@ -11,6 +11,15 @@ use std::ptr;
 use super::gpu::{self, Gpu};
 use super::{TensorError, guarded};
 
+/// What recording asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// One step.
+    Step,
+    /// Everything as it was before the first step.
+    Undo,
+}
+
 /// A recorded step.
 pub struct CapturedStep {
     gpu: &'static Gpu,
@@ -21,16 +30,12 @@ pub struct CapturedStep {
 unsafe impl Send for CapturedStep {}
 
 impl CapturedStep {
-    /// Runs the step a few times on a side stream, so that algorithms are chosen and memory is had, then calls
-    /// `restore` to undo what those runs did, and records the step.
+    /// Runs the step a few times on a side stream, so that algorithms are chosen and memory is had, has what those
+    /// runs did undone, and records the step.
     ///
     /// # Errors
     /// When there is no GPU, or the step does something that cannot be recorded.
-    pub fn record(
-        warm_ups: usize,
-        mut step: impl FnMut(),
-        restore: impl FnOnce(),
-    ) -> Result<Self, GraphError> {
+    pub fn record(warm_ups: usize, mut run: impl FnMut(Phase)) -> Result<Self, GraphError> {
         let gpu = gpu::shim().ok_or(GraphError::NoGpu)?;
         let mut graph = ptr::null_mut();
         // SAFETY: the shim writes a pointer it made.
@@ -39,15 +44,15 @@ impl CapturedStep {
         // SAFETY (here and below): `graph` was made by the shim and lives as long as `captured`.
         gpu.check(unsafe { (gpu.graph_enter)(graph) }).map_err(GraphError::Refused)?;
         let warm = guarded(|| {
-            (0..warm_ups).for_each(|_| step());
-            restore();
+            (0..warm_ups).for_each(|_| run(Phase::Step));
+            run(Phase::Undo);
         });
         // SAFETY: as above.
         gpu.check(unsafe { (gpu.graph_leave)(graph) }).map_err(GraphError::Refused)?;
         warm?;
         // SAFETY: as above.
         gpu.check(unsafe { (gpu.graph_begin)(graph) }).map_err(GraphError::Refused)?;
-        let recorded = guarded(step);
+        let recorded = guarded(|| run(Phase::Step));
         // SAFETY: as above; ended even after a failed step, or no other work could follow.
         let ended = gpu.check(unsafe { (gpu.graph_end)(graph) });
         recorded?;
@@ -93,7 +98,7 @@ mod tests {
     #[test]
     fn without_a_gpu_nothing_is_recorded() {
         if gpu::shim().is_none() {
-            let outcome = CapturedStep::record(1, || panic!("never run"), || {});
+            let outcome = CapturedStep::record(1, |_| panic!("never run"));
             assert!(matches!(outcome, Err(GraphError::NoGpu)));
         }
     }

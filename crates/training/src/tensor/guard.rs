@@ -21,7 +21,8 @@ pub fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, TensorError> {
     IS_GUARDED.set(outer);
     result.map_err(|payload| {
         let words = payload.downcast_ref::<String>().map(String::as_str);
-        let words = words.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without words");
+        let words =
+            words.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("a panic without words");
         explain(words)
     })
 }
@@ -66,6 +67,9 @@ mod tests {
     #[test]
     fn a_device_without_memory_is_told_apart() {
         let error = explain("called `Result::unwrap()`: Torch(\"CUDA out of memory. Tried\\nframe #0: x\")");
-        assert!(matches!(&error, TensorError::OutOfMemory { detail } if !detail.contains("frame")), "{error}");
+        assert!(
+            matches!(&error, TensorError::OutOfMemory { detail } if !detail.contains("frame")),
+            "{error}"
+        );
     }
 }

@@ -9,16 +9,41 @@
 //! checkpoint  a run on disk: written atomically, sharded, checked by digest
 //! log         what happened, one JSON object per line
 //! report      logs as one HTML page with curves
+//! optimize    fewer ReLUs for the accuracy: DeepReDuce, SNL, DeepReShape
+//! ```
+//!
+//! With the feature `libtorch`:
+//!
+//! ```text
+//! tensor      the tensor framework; the only module that names it
+//! assemble    from a spec to a network that can be trained
+//! augment     crops, flips and mixtures of images, on the device
+//! distill     losses: cross-entropy, and what a teacher adds
+//! learn       the loop: batches, gradients, optimizer, averages
+//! run         a recipe becomes a run: data, network, teacher, learning, checkpoints, log
 //! ```
 
 pub mod array;
+#[cfg(feature = "libtorch")]
+pub mod assemble;
+#[cfg(feature = "libtorch")]
+pub mod augment;
 pub mod checkpoint;
 pub mod data;
+#[cfg(feature = "libtorch")]
+pub mod distill;
+#[cfg(feature = "libtorch")]
+pub mod learn;
 pub mod log;
+pub mod optimize;
 pub mod random;
 pub mod recipe;
 pub mod report;
+#[cfg(feature = "libtorch")]
+pub mod run;
 pub mod schedule;
+#[cfg(feature = "libtorch")]
+pub mod tensor;
 
 #[cfg(test)]
 mod scratch;

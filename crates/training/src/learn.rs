@@ -17,6 +17,7 @@ mod state;
 mod step;
 mod tables;
 
+use std::ops::ControlFlow;
 use std::time::Instant;
 
 use network::shape::Shape;
@@ -319,13 +320,32 @@ impl Learner {
         rates: &dyn Fn(u64) -> StepRates,
         progress: &mut dyn FnMut(u64),
     ) -> Result<EpochFigures, LearnError> {
+        self.run_epoch_until(epoch, rates, &mut |_, done| {
+            progress(done);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// The same, but after each step the network may be looked at and the epoch ended.
+    ///
+    /// # Errors
+    /// As for [`Self::run_epoch`].
+    pub fn run_epoch_until(
+        &mut self,
+        epoch: u64,
+        rates: &dyn Fn(u64) -> StepRates,
+        look: &mut dyn FnMut(&TrainableNetwork, u64) -> ControlFlow<()>,
+    ) -> Result<EpochFigures, LearnError> {
         let began = Instant::now();
-        let steps = self.steps_per_epoch();
         guarded(|| self.begin_epoch(epoch, rates))?;
         self.record()?;
-        for step in 0..steps {
+        let mut steps = 0;
+        while steps < self.steps_per_epoch() {
             self.one_step()?;
-            progress(step + 1);
+            steps += 1;
+            if look(&self.network, steps).is_break() {
+                break;
+            }
         }
         let totals = guarded(|| crate::tensor::to_floats(&self.totals))?;
         let figures = EpochFigures {

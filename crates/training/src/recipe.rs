@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::data::{DataKind, DataRequest, SyntheticSize};
+use crate::optimize::OptimizeSection;
 
 pub use error::RecipeError;
 pub use network_section::{
@@ -59,8 +60,14 @@ pub struct Recipe {
     /// Whom to learn from besides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub teacher: Option<TeacherSection>,
+    /// Where the first weights come from; drawn from the seed where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<StartSection>,
     /// How.
     pub training: TrainingSection,
+    /// How ReLUs are removed before that (`sordino optimize`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub optimize: Option<OptimizeSection>,
 }
 
 fn one() -> u64 {
@@ -124,6 +131,14 @@ pub struct TeacherSection {
     pub checkpoint: PathBuf,
 }
 
+/// Where the first weights come from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StartSection {
+    /// A run's folder or a checkpoint in it, of a network with the same weights; its ReLUs may be others.
+    pub checkpoint: PathBuf,
+}
+
 impl Recipe {
     /// Reads a recipe from TOML text.
     ///
@@ -160,12 +175,12 @@ impl Recipe {
     /// Refuses values that make no sense, alone or together.
     fn check(&self) -> Result<(), RecipeError> {
         self.training.check()?;
-        if self.training.loss.needs_teacher() && self.teacher.is_none() {
+        if self.training.loss.needs_teacher() && self.teacher.is_none() && self.optimize.is_none() {
             return Err(RecipeError::Together {
                 reason: "training.loss.distillation needs a teacher: add [teacher] checkpoint = \"RUN\"",
             });
         }
-        if self.teacher.is_some() && !self.training.loss.needs_teacher() {
+        if self.teacher.is_some() && !self.training.loss.needs_teacher() && self.optimize.is_none() {
             return Err(RecipeError::Together {
                 reason: "the teacher is not used: add [training.loss.distillation] or remove [teacher]",
             });

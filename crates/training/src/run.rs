@@ -28,7 +28,10 @@ use crate::tensor::{self, Device};
 
 pub use error::RunError;
 use options::Rates;
-use prepare::{Images, assemble_options, image_set};
+use prepare::assemble_options;
+
+pub(crate) use options::learn_options;
+pub(crate) use prepare::{Images, image_set, options_for, trained};
 
 /// Images of one step of a trial.
 const TRIAL_BATCH: usize = 250;

@@ -44,7 +44,7 @@ impl Rates {
 }
 
 /// What does not change.
-pub(super) fn learn_options(recipe: &Recipe) -> LearnOptions {
+pub(crate) fn learn_options(recipe: &Recipe) -> LearnOptions {
     let training = &recipe.training;
     let (optimizer, weight_decay, decay) = match training.optimizer {
         OptimizerChoice::Sgd { momentum, nesterov, weight_decay, decay } => {

@@ -57,14 +57,14 @@ pub(super) fn make_folder(folder: &Path) -> Result<(), RunError> {
 }
 
 /// The images of a run, divided as its recipe says.
-pub(super) struct Images {
-    pub(super) training: Dataset,
-    pub(super) held_out: Option<Dataset>,
+pub(crate) struct Images {
+    pub(crate) training: Dataset,
+    pub(crate) held_out: Option<Dataset>,
     pub(super) test: Dataset,
 }
 
 impl Images {
-    pub(super) fn open(recipe: &Recipe, directory: Option<&Path>) -> Result<Self, RunError> {
+    pub(crate) fn open(recipe: &Recipe, directory: Option<&Path>) -> Result<Self, RunError> {
         let section = &recipe.data;
         let directory = directory.or(section.directory.as_deref());
         let DataPair { training, test } = data::open(&section.request(), directory)?;
@@ -92,12 +92,12 @@ impl Images {
     }
 
     /// The state of a run that has not begun.
-    pub(super) fn state(&self, recipe: &Recipe, spec: &NetworkSpec) -> State {
+    pub(crate) fn state(&self, recipe: &Recipe, spec: &NetworkSpec) -> State {
         State::new(recipe.clone(), spec, self.training.classes.clone(), self.training.normalization())
     }
 
     /// Refuses a checkpoint of other images.
-    pub(super) fn must_match(&self, state: &State, path: &Path) -> Result<(), RunError> {
+    pub(crate) fn must_match(&self, state: &State, path: &Path) -> Result<(), RunError> {
         let refuse = |expected: String, came: String| {
             Err(RunError::OtherData { path: path.into(), expected, came })
         };
@@ -119,7 +119,7 @@ impl Images {
 }
 
 /// A set as the trainer takes it.
-pub(super) fn image_set(set: &Dataset) -> ImageSet<'_> {
+pub(crate) fn image_set(set: &Dataset) -> ImageSet<'_> {
     ImageSet {
         shape: set.shape,
         classes: set.classes.len(),
@@ -152,8 +152,10 @@ pub(super) fn learner(
     if let Some(mask) = read_mask(recipe, spec)? {
         network.set_mask(&mask)?;
     }
-    if let Some(earlier) = earlier {
-        network.load_arrays(&learning_weights(earlier))?;
+    match (earlier, &recipe.start) {
+        (Some(earlier), _) => network.load_arrays(&learning_weights(earlier))?,
+        (None, Some(start)) => network.load_arrays(&Checkpoint::load(&start.checkpoint, Part::Weights)?.weights)?,
+        (None, None) => {}
     }
     let teacher = recipe.teacher.as_ref().map(|teacher| {
         let load = || -> Result<TrainableNetwork, RunError> {
@@ -175,7 +177,7 @@ pub(super) fn learner(
 }
 
 /// A CPU computes with 32 bits, whatever the recipe says for a GPU.
-fn options_for(recipe: &Recipe, device: Device) -> AssembleOptions {
+pub(crate) fn options_for(recipe: &Recipe, device: Device) -> AssembleOptions {
     let mut options = assemble_options(recipe);
     if device == Device::Cpu {
         options.precision = precision(Precision::F32);
@@ -193,7 +195,7 @@ fn learning_weights(checkpoint: &Checkpoint) -> Arrays {
 }
 
 /// The network of a checkpoint.
-pub(super) fn trained(
+pub(crate) fn trained(
     checkpoint: &Checkpoint,
     spec: &NetworkSpec,
     options: AssembleOptions,

@@ -1,4 +1,4 @@
-//! How a network gets weights and loses ReLUs.
+//! How a network gets its weights and loses its ReLUs.
 //!
 //! ```text
 //! array       numbers with a shape, as checkpoints hold them
@@ -10,15 +10,38 @@
 //! log         what happened, one JSON object per line
 //! report      logs as one HTML page with curves
 //! ```
+//!
+//! With the feature `libtorch`, which the others do without, so that checkpoints can be frozen anywhere:
+//!
+//! ```text
+//! tensor      the tensor framework; the only module that names it
+//! assemble    from a spec to a network that can be trained
+//! augment     crops, flips and mixtures of images, on the device
+//! distill     losses: cross-entropy, and what a teacher adds
+//! learn       the loop: batches, gradients, optimizer, averages
+//! run         a recipe becomes a run
+//! ```
 
 pub mod array;
+#[cfg(feature = "libtorch")]
+pub mod assemble;
+#[cfg(feature = "libtorch")]
+pub mod augment;
 pub mod checkpoint;
 pub mod data;
+#[cfg(feature = "libtorch")]
+pub mod distill;
+#[cfg(feature = "libtorch")]
+pub mod learn;
 pub mod log;
 pub mod random;
 pub mod recipe;
 pub mod report;
+#[cfg(feature = "libtorch")]
+pub mod run;
 pub mod schedule;
+#[cfg(feature = "libtorch")]
+pub mod tensor;
 
 #[cfg(test)]
 mod scratch;

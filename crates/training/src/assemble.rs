@@ -250,3 +250,6 @@ pub enum AssembleError {
     #[error(transparent)]
     Tensor(#[from] crate::tensor::TensorError),
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,4 +1,4 @@
-//! How a network gets weights and loses ReLUs.
+//! How a network gets its weights and loses its ReLUs.
 //!
 //! ```text
 //! array       numbers with a shape, as checkpoints hold them
@@ -12,7 +12,7 @@
 //! optimize    fewer ReLUs for the accuracy: DeepReDuce, SNL, DeepReShape
 //! ```
 //!
-//! With the feature `libtorch`:
+//! With the feature `libtorch`, which the others do without, so that checkpoints can be frozen anywhere:
 //!
 //! ```text
 //! tensor      the tensor framework; the only module that names it
@@ -20,7 +20,7 @@
 //! augment     crops, flips and mixtures of images, on the device
 //! distill     losses: cross-entropy, and what a teacher adds
 //! learn       the loop: batches, gradients, optimizer, averages
-//! run         a recipe becomes a run: data, network, teacher, learning, checkpoints, log
+//! run         a recipe becomes a run
 //! ```
 
 pub mod array;

@@ -19,11 +19,10 @@ use network::spec::NetworkSpec;
 use serde::Serialize;
 
 use crate::assemble::TrainableNetwork;
-use crate::checkpoint::{Arrays, Checkpoint, Part, State};
+use crate::checkpoint::{Checkpoint, Part, State};
 use crate::learn::{self, DeviceImages, Learner};
 use crate::log::{End, Epoch, Event, Log, Start, Tried};
-use crate::recipe::{Recipe, TrainOn};
-use crate::schedule::Ramp;
+use crate::recipe::Recipe;
 use crate::tensor::{self, Device};
 
 pub use error::RunError;
@@ -126,7 +125,6 @@ impl Run<'_> {
         let start = self.start();
         watch.start(&start);
         log.add(&Event::Start(start))?;
-        let mut checkpoint = None;
         while self.state.epoch < self.state.recipe.training.epochs {
             let epoch = self.epoch(watch)?;
             watch.epoch(&epoch);
@@ -137,12 +135,11 @@ impl Run<'_> {
                 break;
             }
             if self.state.epoch.is_multiple_of(training.checkpoint_every) {
-                checkpoint = Some(self.save()?);
+                self.save()?;
             }
         }
         let results = self.results()?;
         self.state.accuracy = results.iter().map(|tried| (tried.on.clone(), tried.accuracy)).collect();
-        drop(checkpoint);
         let checkpoint = self.save()?;
         log.add(&Event::End(End { results: results.clone(), seconds: self.began.elapsed().as_secs_f64() }))?;
         Ok(Outcome {
@@ -186,7 +183,7 @@ impl Run<'_> {
         let training = &self.state.recipe.training;
         let is_due =
             self.state.epoch.is_multiple_of(training.evaluate_every) || self.state.epoch == training.epochs;
-        let tried = if is_due { Some(self.try_on(self.trial.0, &self.trial.1)?) } else { None };
+        let tried = if is_due { Some(self.try_on_trial()?) } else { None };
         Ok(Epoch {
             epoch: self.state.epoch,
             learning_rate: self.rates.rate.at(self.state.step.saturating_sub(1)),
@@ -198,23 +195,24 @@ impl Run<'_> {
         })
     }
 
-    fn try_on(&self, name: &str, images: &DeviceImages) -> Result<Tried, RunError> {
-        self.learner.with_averaged(|network| try_network(network, name, images))
+    fn try_on_trial(&mut self) -> Result<Tried, RunError> {
+        let (name, images) = &self.trial;
+        self.learner.with_average(|network| try_network(network, name, images))
     }
 
     /// What the weights do on held-out images, where there are some, and on test images.
-    fn results(&self) -> Result<Vec<Tried>, RunError> {
-        let mut results = vec![self.try_on(self.trial.0, &self.trial.1)?];
+    fn results(&mut self) -> Result<Vec<Tried>, RunError> {
+        let mut results = vec![self.try_on_trial()?];
         if self.images.held_out.is_some() {
             let test = DeviceImages::new(&image_set(&self.images.test), self.options.device)?;
-            results.push(self.try_on("test", &test)?);
+            results.push(self.learner.with_average(|network| try_network(network, "test", &test))?);
         }
         Ok(results)
     }
 
-    fn save(&self) -> Result<PathBuf, RunError> {
+    fn save(&mut self) -> Result<PathBuf, RunError> {
         let mut optimizer = self.learner.state();
-        let weights = self.learner.with_averaged(|network| network.to_arrays());
+        let weights = self.learner.with_average(TrainableNetwork::to_arrays);
         if self.state.recipe.training.ema.is_some() {
             let learning = self.learner.network().to_arrays();
             optimizer.extend(learning.into_iter().map(|(name, array)| (format!("{LEARNING}{name}"), array)));

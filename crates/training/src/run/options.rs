@@ -5,7 +5,7 @@ use crate::augment;
 use crate::distill::{self, Losses};
 use crate::learn::{GraphUse, LearnOptions, Optimizer, StepRates};
 use crate::recipe::{
-    DecayScope, Distillation, OptimizerChoice, Precision, ReadingOfWeight, Recipe, TrainingSection,
+    self, DecayScope, Distillation, OptimizerChoice, Precision, ReadingOfWeight, Recipe, TrainingSection,
 };
 use crate::schedule::{LearningRate, Ramp};
 

@@ -98,14 +98,18 @@ impl Images {
 
     /// Refuses a checkpoint of other images.
     pub(crate) fn must_match(&self, state: &State, path: &Path) -> Result<(), RunError> {
-        let refuse = |expected: String, came: String| {
-            Err(RunError::OtherData { path: path.into(), expected, came })
-        };
+        let refuse =
+            |expected: String, came: String| Err(RunError::OtherData { path: path.into(), expected, came });
         let set = &self.training;
         if set.classes.len() != state.classes.len() {
-            return refuse(format!("{} classes", set.classes.len()), format!("{} classes", state.classes.len()));
+            return refuse(
+                format!("{} classes", set.classes.len()),
+                format!("{} classes", state.classes.len()),
+            );
         }
-        if let Some((ours, theirs)) = set.classes.iter().zip(&state.classes).find(|(ours, theirs)| ours != theirs) {
+        if let Some((ours, theirs)) =
+            set.classes.iter().zip(&state.classes).find(|(ours, theirs)| ours != theirs)
+        {
             return refuse(format!("a class {ours:?}"), format!("{theirs:?} in its place"));
         }
         if set.shape != state.input {
@@ -164,13 +168,15 @@ pub(super) fn learner(
             let spec = checkpoint.spec()?;
             trained(&checkpoint, &spec, AssembleOptions { auxiliary_head: false, ..options.clone() }, device)
         };
-        let failed = |source| RunError::Teacher { path: teacher.checkpoint.clone(), source: Box::new(source) };
+        let failed =
+            |source| RunError::Teacher { path: teacher.checkpoint.clone(), source: Box::new(source) };
         load().map_err(failed)
     });
     let set = DeviceImages::new(&image_set(&images.training), device)?;
     let mut learner = Learner::new(network, teacher.transpose()?, learn_options(recipe), set)?;
     if let Some(earlier) = earlier {
-        let state: Arrays = earlier.optimizer.clone().into_iter().filter(|(name, _)| !name.starts_with(LEARNING)).collect();
+        let state: Arrays =
+            earlier.optimizer.clone().into_iter().filter(|(name, _)| !name.starts_with(LEARNING)).collect();
         learner.restore(&state)?;
     }
     Ok(learner)
@@ -187,9 +193,10 @@ pub(crate) fn options_for(recipe: &Recipe, device: Device) -> AssembleOptions {
 
 /// The weights that learn: those beside the averages, where there are averages.
 fn learning_weights(checkpoint: &Checkpoint) -> Arrays {
-    let learning = checkpoint.optimizer.iter().filter_map(|(name, array)| {
-        name.strip_prefix(LEARNING).map(|name| (name.to_owned(), array.clone()))
-    });
+    let learning = checkpoint
+        .optimizer
+        .iter()
+        .filter_map(|(name, array)| name.strip_prefix(LEARNING).map(|name| (name.to_owned(), array.clone())));
     let learning: Arrays = learning.collect();
     if learning.is_empty() { checkpoint.weights.clone() } else { learning }
 }

@@ -33,12 +33,24 @@ impl Plan {
 
     /// The same as a recipe writes it.
     pub fn section(&self) -> NetworkSection {
-        let Reduction { width, resolution, single_block, cull, thin, thin_choice, stem, reuse } = &self.reduction;
+        NetworkSection::reduced(&self.network, &self.reduction)
+    }
+}
+
+impl NetworkSection {
+    /// A network as it is.
+    pub fn named(name: &str) -> Self {
+        Self::reduced(name, &Reduction::default())
+    }
+
+    /// A network and what is done to it.
+    pub fn reduced(name: &str, reduction: &Reduction) -> Self {
+        let Reduction { width, resolution, single_block, cull, thin, thin_choice, stem, reuse } = reduction;
         let numbers = |stages: &std::collections::BTreeSet<StageIndex>| stages.iter().map(|stage| stage.0).collect();
         let layout = reuse.map_or(ReuseLayout::default(), |reuse| reuse.layout);
         let scope = reuse.map_or(ReuseScope::default(), |reuse| reuse.scope);
-        NetworkSection {
-            name: self.network.clone(),
+        Self {
+            name: name.to_owned(),
             cull: numbers(cull),
             thin: numbers(thin),
             thin_drops: match thin_choice {

@@ -23,8 +23,8 @@ use network::spec::NetworkSpec;
 
 use super::deepreduce::StageFinding;
 use super::snl::SearchEpoch;
-use super::{OptimizeSection, Plan, ResultRecord, percent};
-use crate::recipe::{Distillation, NetworkSection, ReadingOfWeight, Recipe, Schedule, TeacherSection};
+use super::{OptimizeError, OptimizeSection, Plan, ResultRecord, percent, preview};
+use crate::recipe::{Distillation, ReadingOfWeight, Recipe, Schedule, TeacherSection};
 use crate::run::{Images, Outcome, RunOptions, Watch, train};
 use crate::tensor::Device;
 
@@ -74,16 +74,16 @@ pub fn optimize(
     options: &OptimizeOptions,
     watch: &mut dyn OptimizeWatch,
 ) -> Result<Found, OptimizeRunError> {
-    let section = recipe.optimize.clone().ok_or(OptimizeRunError::NoMethod)?;
+    let section = recipe.optimize.clone().ok_or(OptimizeError::NoMethod)?;
     let done = options.folder.join(RECORDS);
     if done.is_file() {
         return read_json(&done);
     }
     let images = Images::open(recipe, options.data.as_deref())?;
     let (shape, classes) = (images.training.shape, images.training.classes.len());
-    let spec = recipe.network.build(shape, classes).map_err(crate::run::RunError::from)?;
+    preview(recipe, shape, classes)?;
+    let spec = recipe.network.build(shape, classes).map_err(OptimizeError::from)?;
     let job = Job { recipe, options, spec, section: &section };
-    job.check_teacher()?;
     let found = match &section {
         OptimizeSection::Snl(snl) => job.snl(snl, &images, watch)?,
         OptimizeSection::DeepReduce(deepreduce) => job.deepreduce(deepreduce, watch)?,
@@ -105,16 +105,6 @@ struct Job<'a> {
 impl Job<'_> {
     fn baseline(&self) -> u64 {
         Cost::of(&self.spec).relus
-    }
-
-    /// Refuses a missing teacher before anything is trained.
-    fn check_teacher(&self) -> Result<(), OptimizeRunError> {
-        match &self.recipe.teacher {
-            Some(teacher) if crate::checkpoint::find(&teacher.checkpoint).is_err() => {
-                Err(OptimizeRunError::NoTeacher { path: teacher.checkpoint.clone() })
-            }
-            _ => Ok(()),
-        }
     }
 
     /// The teacher given, or the full network, trained first.
@@ -216,15 +206,6 @@ impl Job<'_> {
             recipe,
         }
     }
-
-    /// The name of the network as the recipe gives it, which must not be reduced already.
-    fn plain_network(&self) -> Result<&str, OptimizeRunError> {
-        let NetworkSection { name, .. } = &self.recipe.network;
-        match self.recipe.network.reduction() == network::transform::Reduction::default() {
-            true => Ok(name),
-            false => Err(OptimizeRunError::AlreadyReduced { method: self.section.method() }),
-        }
-    }
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, OptimizeRunError> {
@@ -243,3 +224,6 @@ pub(super) fn write_json<T: serde::Serialize>(path: &Path, value: &T) -> Result<
     }
     std::fs::write(&hidden, text).and_then(|()| std::fs::rename(&hidden, path)).map_err(failed)
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,13 +12,9 @@ impl Job<'_> {
         section: &DeepReduceSection,
         watch: &mut dyn OptimizeWatch,
     ) -> Result<Found, OptimizeRunError> {
-        let name = self.plain_network()?;
+        let name = self.recipe.network.name.as_str();
         let budget = section.budget.map(|budget| budget.resolve(self.spec.name(), self.baseline())).transpose()?;
         let given = section.order.as_deref().map(CriticalityOrder::parse).transpose().map_err(OptimizeError::from)?;
-        // A budget that no candidate meets, in whatever order, is refused before anything is trained.
-        if let (Some(budget), Some(order)) = (budget, &given) {
-            choose(&candidates(name, &self.spec, order, section.single_blocks)?, budget)?;
-        }
         let teacher = self.teacher(watch)?;
         let findings = if given.is_none() { self.findings(section, &teacher, watch)? } else { Vec::new() };
         if section.only_criticality {
@@ -51,7 +47,7 @@ impl Job<'_> {
         }
         let probing = Job { recipe: &self.probe_recipe(section), spec: self.spec.clone(), ..*self };
         let mut accuracies = Vec::new();
-        for (number, plan) in (1..).zip(probes(self.plain_network()?, &self.spec)?) {
+        for (number, plan) in (1..).zip(probes(&self.recipe.network.name, &self.spec)?) {
             let folder = self.options.folder.join(format!("probe-S{number}"));
             let record = probing.train_plan(&plan, teacher, &folder, watch)?;
             accuracies.push(record.float_accuracy);

@@ -12,7 +12,7 @@ impl Job<'_> {
         section: &DeepReshapeSection,
         watch: &mut dyn OptimizeWatch,
     ) -> Result<Found, OptimizeRunError> {
-        let name = self.plain_network()?;
+        let name = self.recipe.network.name.as_str();
         let budget = section.budget.resolve(self.spec.name(), self.baseline())?;
         let order = CriticalityOrder::parse(&section.order).map_err(OptimizeError::from)?;
         let plan = plan_for(name, &self.spec, &order, budget, section.keep_network)?;

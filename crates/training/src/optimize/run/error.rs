@@ -30,31 +30,6 @@ pub enum OptimizeRunError {
     /// Scores that do not lead to the budget.
     #[error(transparent)]
     Settle(#[from] SettleError),
-    /// A recipe for plain training.
-    #[error("the recipe has no [optimize] section; add one with method and budget, or use `sordino train`")]
-    NoMethod,
-    /// The teacher is not there.
-    #[error(
-        "there is no teacher at {}; give the folder of a trained run, train one with `sordino train`, or leave --teacher \
-         out to have the full network trained first",
-        path.display()
-    )]
-    NoTeacher {
-        /// Where it was looked for.
-        path: PathBuf,
-    },
-    /// The network to start from is not there.
-    #[error("there is no checkpoint to start from at {}; give the folder of a trained run of the same network", path.display())]
-    NoStart {
-        /// Where it was looked for.
-        path: PathBuf,
-    },
-    /// A network that is reduced before the method begins.
-    #[error("{method} reduces the network itself; remove cull, thin, width and the like from [network]")]
-    AlreadyReduced {
-        /// The method.
-        method: &'static str,
-    },
     /// The search did not come down.
     #[error(
         "after {epochs} epochs {kept} ReLUs are left for a budget of {budget}; raise optimize.max_epochs or the penalty"

@@ -24,9 +24,6 @@ impl Job<'_> {
         watch: &mut dyn OptimizeWatch,
     ) -> Result<Found, OptimizeRunError> {
         let budget = section.budget.resolve(self.spec.name(), self.baseline())?;
-        if let Some(path) = section.start.as_ref().filter(|path| crate::checkpoint::find(path).is_err()) {
-            return Err(OptimizeRunError::NoStart { path: path.clone() });
-        }
         let teacher = self.teacher(watch)?;
         let settled = self.options.folder.join("settled");
         let mask_file = settled.join("mask.sordino-mask");

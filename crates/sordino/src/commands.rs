@@ -14,9 +14,11 @@ mod link;
 mod load;
 mod man;
 mod model;
+mod optimize;
 mod progress;
 mod reduce;
 mod report;
+mod sweep;
 mod train;
 mod verify;
 mod zoo;
@@ -47,6 +49,10 @@ enum Verb {
     Train(train::Arguments),
     /// Try a trained network on images that it did not learn from.
     Evaluate(evaluate::Arguments),
+    /// Take ReLUs from a network by one of the papers' methods, and train what is left.
+    Optimize(optimize::Arguments),
+    /// Run many recipes that optimize networks, and keep the front of ReLUs against accuracy.
+    Sweep(sweep::Arguments),
     /// Turn the logs of runs into one page with curves.
     Report(report::Arguments),
     /// Make a model file from a trained run, or from a network and its weights.
@@ -85,6 +91,8 @@ impl CommandLine {
             Verb::Data(arguments) => data::run(&arguments, out),
             Verb::Train(arguments) => train::run(&arguments, out),
             Verb::Evaluate(arguments) => evaluate::run(&arguments, out),
+            Verb::Optimize(arguments) => optimize::run(&arguments, out),
+            Verb::Sweep(arguments) => sweep::run(&arguments, out),
             Verb::Report(arguments) => report::run(&arguments, out),
             Verb::Freeze(arguments) => freeze::run(&arguments, out),
             Verb::Verify(arguments) => verify::run(&arguments, out),

@@ -1,7 +1,7 @@
 //! `sordino train RECIPE`: a network learns; its run is a folder with checkpoints and a log.
 
 #[cfg(feature = "training")]
-mod watch;
+pub(super) mod watch;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -79,6 +79,9 @@ mod with_libtorch {
 
     pub(in crate::commands) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
         let recipe = Recipe::from_file(&arguments.recipe)?;
+        if recipe.optimize.is_some() {
+            bail!("{} optimizes a network; use `sordino sweep` with it", arguments.recipe.display());
+        }
         if arguments.shard_mib == 0 {
             bail!("--shard-mib is 0; a file of a checkpoint has at least 1 MiB");
         }

@@ -34,7 +34,7 @@ impl Terminal {
     }
 
     /// Nothing can be done when even stderr is closed.
-    fn say(&self, text: &str) {
+    pub(in crate::commands) fn say(&self, text: &str) {
         if self.is_terminal && self.total > 0 {
             let _ = self.bars.println(text);
         } else {

@@ -30,6 +30,9 @@ pub enum PenaltySchedule {
         /// What it is multiplied or divided by.
         #[serde(default = "pace_raise")]
         raise: f64,
+        /// Epochs before the curve begins to fall: scores need some to come down from 1.
+        #[serde(default = "five")]
+        hold_epochs: u32,
         /// When the budget shall be reached.
         epochs: u32,
     },
@@ -105,11 +108,11 @@ impl Penalty {
                     self.value *= raise;
                 }
             }
-            PenaltySchedule::Paced { raise, epochs, .. } => {
-                let wanted = self.wanted(f64::from(self.epochs_done) / f64::from(epochs.max(1)));
-                // A count that already falls faster than the curve from here on needs no more pressure.
-                let falls_enough = self.falls_enough(count, epochs);
-                if count as f64 > wanted && !falls_enough {
+            PenaltySchedule::Paced { raise, hold_epochs, epochs, .. } => {
+                let falling = f64::from(self.epochs_done) - f64::from(hold_epochs);
+                let span = f64::from(epochs.saturating_sub(hold_epochs).max(1));
+                let wanted = self.wanted((falling / span).clamp(0.0, 1.0));
+                if count as f64 > wanted && falling > 0.0 && !self.falls_enough(count, epochs) {
                     self.value *= raise;
                 } else if (count as f64) < wanted {
                     self.value /= raise;
@@ -123,10 +126,10 @@ impl Penalty {
     /// The count of the curve after a part of the search.
     fn wanted(&self, part: f64) -> f64 {
         let (start, budget) = (self.start as f64, self.budget as f64);
-        start * (budget / start).powf(part.min(1.0))
+        start * (budget / start).powf(part)
     }
 
-    /// Whether going on as in the last epoch would reach the budget in time.
+    /// Whether going on as in the last epoch would reach the budget in time; then no more pressure is needed.
     fn falls_enough(&self, count: u64, epochs: u32) -> bool {
         let left = f64::from(epochs.saturating_sub(self.epochs_done).max(1));
         let needed = (self.budget as f64 / count as f64).powf(1.0 / left);
@@ -177,11 +180,14 @@ mod tests {
 
     #[test]
     fn a_paced_search_follows_its_curve() {
-        let schedule = PenaltySchedule::Paced { first: 1.0, raise: 2.0, epochs: 10 };
+        let schedule = PenaltySchedule::Paced { first: 1.0, raise: 2.0, hold_epochs: 0, epochs: 10 };
         // The curve: 794, 631, 501, 398, ... Stuck at the top: up. Below the curve: down.
         assert_eq!(values(schedule, &[1000, 1000, 400]), [2.0, 4.0, 2.0]);
         // Above the curve but falling by more than the 10 epochs need: it stays.
         assert_eq!(values(schedule, &[1000, 650]), [2.0, 2.0]);
+        // Nothing is raised before the curve falls.
+        let late = PenaltySchedule::Paced { first: 1.0, raise: 2.0, hold_epochs: 3, epochs: 10 };
+        assert_eq!(values(late, &[1000, 1000, 1000, 1000]), [1.0, 1.0, 1.0, 2.0]);
     }
 
     #[test]

@@ -86,11 +86,11 @@ pub fn train(recipe: Recipe, options: &RunOptions, watch: &mut dyn Watch) -> Res
     let earlier = prepare::earlier(&recipe, options)?;
     let images = Images::open(&recipe, options.data.as_deref())?;
     let spec = recipe.network.build(images.training.shape, images.training.classes.len())?;
-    prepare::make_folder(&options.folder)?;
     if let Some(threads) = options.threads {
         tensor::set_threads(threads);
     }
     let learner = prepare::learner(&recipe, &spec, &images, earlier.as_ref(), options.device)?;
+    prepare::make_folder(&options.folder)?;
     let run = Run {
         began: Instant::now(),
         rates: Rates::new(&recipe.training, learner.steps_per_epoch()),

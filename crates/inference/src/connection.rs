@@ -4,7 +4,7 @@ mod tls;
 
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::transcript::{Kind, Phase, Transcript, Work};
 
@@ -26,12 +26,14 @@ pub struct Connection<S> {
     role: Role,
     phase: Phase,
     transcript: Transcript,
+    /// Something was sent that may still wait in the stream's buffer.
+    has_unsent: bool,
 }
 
 impl<S: Read + Write> Connection<S> {
     /// Wraps a stream, which should buffer what is written to it.
     pub fn new(stream: S, role: Role) -> Self {
-        Self { stream, role, phase: Phase::SetUp, transcript: Transcript::default() }
+        Self { stream, role, phase: Phase::SetUp, transcript: Transcript::default(), has_unsent: false }
     }
 
     /// From here on bytes belong to this phase.
@@ -41,16 +43,23 @@ impl<S: Read + Write> Connection<S> {
 
     /// Notes work done since a moment.
     pub(crate) fn spent(&mut self, work: Work, since: Instant) {
-        self.transcript.spent(self.phase, work, since);
+        self.took(work, since.elapsed());
+    }
+
+    /// Notes work that took so long.
+    pub(crate) fn took(&mut self, work: Work, time: Duration) {
+        self.transcript.took(self.phase, work, time);
     }
 
     pub(crate) fn send(&mut self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
         self.transcript.note(self.phase, kind, self.role == Role::Client, bytes.len() as u64);
+        self.has_unsent = true;
         self.stream.write_all(bytes)
     }
 
     /// Hands everything sent so far to the network.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.has_unsent = false;
         self.stream.flush()
     }
 
@@ -61,6 +70,10 @@ impl<S: Read + Write> Connection<S> {
     }
 
     pub(crate) fn receive_into(&mut self, kind: Kind, bytes: &mut [u8]) -> io::Result<()> {
+        // Who waits for an answer to what never left waits forever.
+        if self.has_unsent {
+            self.flush()?;
+        }
         self.stream.read_exact(bytes)?;
         self.transcript.note(self.phase, kind, self.role == Role::Server, bytes.len() as u64);
         Ok(())
@@ -133,5 +146,24 @@ impl Write for MemoryStream {
         }
         let bytes = std::mem::take(&mut self.unsent);
         self.outgoing.send(bytes).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_party_that_waits_has_handed_over_what_it_said() {
+        let (ours, mut theirs) = memory_pair();
+        let mut connection = Connection::new(ours, Role::Client);
+        connection.send(Kind::Values, b"question").unwrap();
+        let peer = std::thread::spawn(move || {
+            theirs.read_exact(&mut [0; 8])?;
+            theirs.write_all(b"answer")?;
+            theirs.flush()
+        });
+        assert_eq!(connection.receive(Kind::Values, 6).unwrap(), b"answer");
+        peer.join().unwrap().unwrap();
     }
 }

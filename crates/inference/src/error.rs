@@ -75,6 +75,9 @@ pub enum InferenceError {
     /// The system gave no threads.
     #[error("the threads that were asked for could not be started")]
     Threads(#[from] rayon::ThreadPoolBuildError),
+    /// The system gave no thread.
+    #[error("a thread could not be started")]
+    Thread(#[source] std::io::Error),
     /// The system gave no randomness.
     #[error(transparent)]
     Random(#[from] SystemRandomError),

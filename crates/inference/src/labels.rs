@@ -1,14 +1,15 @@
 //! The stream of wire labels that oblivious transfer gives, cut into batches that both parties know.
 //!
 //! The client's choices of one inference are one list of bits, part after part of the plan, each padded to whole
-//! bytes. Both parties extend it batch by batch, so the server never holds more than one batch of labels.
+//! bytes. Both parties extend it batch by batch, so the server never holds more than one batch of labels a thread.
 
 use crypto::garble::label::WireLabel;
-use crypto::ot::extension::{Corrections, CorrelatedReceiver, CorrelatedSender};
+use crypto::ot::extension::{Corrections, CorrelatedReceiver, CorrelatedSender, ExpandedChunk};
 use crypto::ot::values::SecretBits;
 use crypto::secret::Secret;
 
 use crate::InferenceError;
+use crate::workers::Workers;
 
 /// Transfers per batch; a multiple of 2048, which is what the extension likes best.
 const BATCH: usize = 1 << 18;
@@ -22,22 +23,37 @@ fn batches(transfers: usize) -> impl Iterator<Item = usize> {
     (0..transfers.div_ceil(BATCH)).map(move |index| BATCH.min(transfers - index * BATCH))
 }
 
-/// The client's side: all corrections in one message, all labels.
-pub(crate) fn choose(
-    receiver: &mut CorrelatedReceiver,
-    choices: &[u8],
-) -> Result<(Vec<u8>, Secret<Vec<u128>>), InferenceError> {
-    let transfers = choices.len() * 8;
-    let mut message = Vec::with_capacity(correction_bytes(transfers));
-    let mut labels = Secret::new(vec![0; transfers]);
-    for (count, (bytes, labels)) in
-        batches(transfers).zip(choices.chunks(BATCH / 8).zip(labels.expose_mut().chunks_mut(BATCH)))
-    {
-        let bits = SecretBits::from_packed(count, bytes.to_vec())?;
-        let corrections = receiver.next_chunk(count)?.extend_into(&bits, labels)?;
-        message.extend_from_slice(corrections.to_bytes());
+/// The client's side before its choices are known: all labels, and what the corrections are made from.
+pub(crate) struct ExpandedLabels {
+    chunks: Vec<ExpandedChunk>,
+    labels: Secret<Vec<u128>>,
+}
+
+impl ExpandedLabels {
+    /// Does all the work that needs no choices.
+    pub(crate) fn expand(
+        receiver: &mut CorrelatedReceiver,
+        transfers: usize,
+        workers: &Workers,
+    ) -> Result<Self, InferenceError> {
+        let mut labels = Secret::new(vec![0; transfers]);
+        let mut items = Vec::new();
+        for (count, labels) in batches(transfers).zip(labels.expose_mut().chunks_mut(BATCH)) {
+            items.push((receiver.next_chunk(count)?, labels));
+        }
+        let chunks = workers.map(items, |(chunk, labels)| chunk.expand_into(labels))?;
+        Ok(Self { chunks, labels })
     }
-    Ok((message, labels))
+
+    /// All corrections in one message, all labels.
+    pub(crate) fn choose(self, choices: &[u8]) -> Result<(Vec<u8>, Secret<Vec<u128>>), InferenceError> {
+        let mut message = Vec::with_capacity(correction_bytes(choices.len() * 8));
+        for (chunk, bytes) in self.chunks.into_iter().zip(choices.chunks(BATCH / 8)) {
+            let bits = SecretBits::from_packed(8 * bytes.len(), bytes.to_vec())?;
+            message.extend_from_slice(chunk.correct(&bits)?.to_bytes());
+        }
+        Ok((message, self.labels))
+    }
 }
 
 /// The server's side: labels of bit 0, batch by batch, in the order of the client's choices.
@@ -45,13 +61,19 @@ pub(crate) struct ZeroLabels<'a> {
     sender: &'a mut CorrelatedSender,
     corrections: &'a [u8],
     transfers: usize,
+    workers: &'a Workers,
     batch: Vec<u128>,
     position: usize,
 }
 
 impl<'a> ZeroLabels<'a> {
-    pub(crate) fn new(sender: &'a mut CorrelatedSender, corrections: &'a [u8], transfers: usize) -> Self {
-        Self { sender, corrections, transfers, batch: Vec::new(), position: 0 }
+    pub(crate) fn new(
+        sender: &'a mut CorrelatedSender,
+        corrections: &'a [u8],
+        transfers: usize,
+        workers: &'a Workers,
+    ) -> Self {
+        Self { sender, corrections, transfers, workers, batch: Vec::new(), position: 0 }
     }
 
     /// The next labels; the padding to whole bytes behind them is passed over.
@@ -72,15 +94,24 @@ impl<'a> ZeroLabels<'a> {
         Ok(labels)
     }
 
+    /// The next batch for each thread.
     fn refill(&mut self) -> Result<(), InferenceError> {
-        let count = BATCH.min(self.transfers);
-        let (bytes, rest) = self.corrections.split_at(32 * count.div_ceil(8));
-        self.corrections = rest;
-        self.transfers -= count;
-        self.batch.resize(count, 0);
+        assert!(self.transfers > 0, "the plan counts every label that is taken");
+        let counts: Vec<usize> = batches(self.transfers).take(self.workers.threads()).collect();
+        let total = counts.iter().sum();
+        self.transfers -= total;
+        self.batch.resize(total, 0);
         self.position = 0;
-        let corrections = Corrections::from_bytes(count, bytes)?;
-        Ok(self.sender.next_chunk(count)?.extend_into(&corrections, &mut self.batch)?)
+        let mut items = Vec::with_capacity(counts.len());
+        for (count, labels) in counts.into_iter().zip(self.batch.chunks_mut(BATCH)) {
+            let (bytes, rest) = self.corrections.split_at(32 * count.div_ceil(8));
+            self.corrections = rest;
+            items.push((self.sender.next_chunk(count)?, bytes, labels));
+        }
+        self.workers.map(items, |(chunk, bytes, labels)| {
+            chunk.extend_into(&Corrections::from_bytes(labels.len(), bytes)?, labels)
+        })?;
+        Ok(())
     }
 }
 

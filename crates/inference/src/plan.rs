@@ -77,6 +77,12 @@ impl Plan {
         &self.parameters
     }
 
+    /// Base-two logarithm of the bound on the statistical distance of all answers under encryption from ones that
+    /// hold no weights: over the whole inference, all sets of parameters together. At most -40.
+    pub fn distance_log2(&self) -> f64 {
+        HeParameters::joint_distance_log2(&self.parameters)
+    }
+
     /// The linear layers that travel under encryption, in the order of the steps.
     pub fn linear(&self) -> &[LinearJob] {
         &self.linear

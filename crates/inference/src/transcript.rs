@@ -1,7 +1,7 @@
 //! What was sent, when, in which phase and of which kind: the source of reports.
 
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Before the image is known, or after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -112,9 +112,9 @@ impl Transcript {
         *entry(&mut self.kinds, (phase, kind)) += bytes;
     }
 
-    /// Notes work done since a moment.
-    pub(crate) fn spent(&mut self, phase: Phase, work: Work, since: Instant) {
-        *entry(&mut self.work, (phase, work)) += since.elapsed();
+    /// Notes work that took so long.
+    pub(crate) fn took(&mut self, phase: Phase, work: Work, time: Duration) {
+        *entry(&mut self.work, (phase, work)) += time;
     }
 
     /// Time spent on one kind of work in one phase.

@@ -1,8 +1,14 @@
 //! The threads of one party. Work is cut where the tools allow it: by ciphertext, by block of answers, by chunk of
 //! circuits, by channels of a convolution. One thread takes no pool at all.
+//!
+//! A party that computes on what is still arriving does so beside the thread that waits for the connection
+//! ([`Workers::beside`]). Only one thread ever holds the connection, and it receives all of one direction before it
+//! sends in the other; so two parties never both wait for the other to read, however small the sockets' buffers.
 
 use std::num::NonZeroUsize;
+use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
+use std::thread;
 
 use crypto::cpu::CpuFeatures;
 use crypto::garble::Workspace;
@@ -56,6 +62,22 @@ impl Workers {
         }
     }
 
+    /// Runs `compute` on a thread of its own while the caller stays with the connection. What one has for the other
+    /// goes through channels that each owns an end of, so that the end of one ends the other, too.
+    pub(crate) fn beside<C: Send, R>(
+        &self,
+        compute: impl FnOnce() -> C + Send,
+        move_bytes: impl FnOnce() -> R,
+    ) -> Result<(C, R), InferenceError> {
+        thread::scope(|scope| {
+            let computing =
+                thread::Builder::new().spawn_scoped(scope, compute).map_err(InferenceError::Thread)?;
+            let moved = move_bytes();
+            let computed = computing.join().unwrap_or_else(|panic| resume_unwind(panic));
+            Ok((computed, moved))
+        })
+    }
+
     /// Lends a workspace that no other thread has.
     pub(crate) fn with_workspace<R>(&self, run: impl FnOnce(&mut Workspace) -> R) -> R {
         let taken = self.spaces.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -64,4 +86,16 @@ impl Workers {
         self.spaces.lock().unwrap_or_else(PoisonError::into_inner).push(space);
         result
     }
+}
+
+/// Cuts a buffer, made to fit, into neighboring pieces of these lengths: one for each thread to write to.
+pub(crate) fn pieces(buffer: &mut Vec<u8>, lengths: impl Iterator<Item = usize> + Clone) -> Vec<&mut [u8]> {
+    buffer.resize(lengths.clone().sum(), 0);
+    let mut rest = buffer.as_mut_slice();
+    let cut = |length| {
+        let (piece, others) = std::mem::take(&mut rest).split_at_mut(length);
+        rest = others;
+        piece
+    };
+    lengths.map(cut).collect()
 }

@@ -3,12 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod support;
+
+use std::io::{Read, Write};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread;
 
-use inference::client::{Answer, Client};
+use inference::client::{Answer, Client, ShareRecord};
 use inference::connection::{Connection, Role, memory_pair};
-use inference::plan::Reveal;
+use inference::plan::{PlannedTraffic, Reveal};
 use inference::server::{ServedModel, Server, WeightMemory};
 use inference::transcript::{Phase, Transcript};
 use network::freeze::{FreezeOptions, freeze};
@@ -24,19 +28,37 @@ use network::walk::StageIndex;
 use network::weights::FloatWeights;
 use network::zoo;
 
+use support::{narrow_pair, patiently};
+
 /// Both parties in one process; gives the answers, the oracle's answers and the client's transcript.
 fn run_both_parties(
     model: &InferenceModel,
     reveal: Reveal,
     memory: WeightMemory,
     images: &[Image],
-) -> (Vec<Answer>, Vec<Vec<i64>>, Transcript, inference::plan::PlannedTraffic) {
+) -> (Vec<Answer>, Vec<Vec<i64>>, Transcript, PlannedTraffic) {
     let served = Arc::new(ServedModel::new(model, reveal, memory).unwrap());
     let (client_end, server_end) = memory_pair();
-    let count = images.len();
+    let (own_images, threads) = (images.to_vec(), NonZeroUsize::MIN);
+    let (answers, coins, ours, planned) =
+        patiently(move || run_over((client_end, server_end), &served, reveal, threads, &own_images));
+    let expected = images.iter().zip(&coins).map(|(image, coins)| reference::run_with(model, image, coins));
+    (answers, expected.map(Result::unwrap).collect(), ours, planned)
+}
+
+/// Both parties over the two ends of a stream.
+fn run_over<S: Read + Write + Send + 'static>(
+    (client_end, server_end): (S, S),
+    served: &Arc<ServedModel>,
+    reveal: Reveal,
+    threads: NonZeroUsize,
+    images: &[Image],
+) -> (Vec<Answer>, Vec<ShareRecord>, Transcript, PlannedTraffic) {
+    let (served, count) = (Arc::clone(served), images.len());
     let server = thread::spawn(move || {
         let mut server =
             Server::accept(Connection::new(server_end, Role::Server), served, b"channel").unwrap();
+        server.use_threads(threads).unwrap();
         for _ in 0..count {
             let prepared = server.prepare().unwrap();
             server.classify(prepared).unwrap();
@@ -44,19 +66,35 @@ fn run_both_parties(
         server.connection().transcript().clone()
     });
     let mut client = Client::connect(Connection::new(client_end, Role::Client), reveal, b"channel").unwrap();
-    let (mut answers, mut expected) = (Vec::new(), Vec::new());
+    client.use_threads(threads).unwrap();
+    let (mut answers, mut coins) = (Vec::new(), Vec::new());
     for image in images {
         let mut prepared = client.prepare_recorded().unwrap();
-        let coins = prepared.take_record().unwrap();
+        coins.push(prepared.take_record().unwrap());
         answers.push(client.classify(prepared, image).unwrap());
-        expected.push(reference::run_with(model, image, &coins).unwrap());
     }
     let theirs = server.join().unwrap();
     let ours = client.connection().transcript().clone();
     for phase in [Phase::SetUp, Phase::Offline, Phase::Online] {
         assert_eq!(ours.phase(phase), theirs.phase(phase), "both parties count the same");
     }
-    (answers, expected, ours, client.plan().traffic())
+    (answers, coins, ours, client.plan().traffic())
+}
+
+#[test]
+fn nobody_waits_forever_on_a_stream_that_holds_nothing() {
+    let model = support::tiny_model();
+    let image = Image::random(model.outline().input, 3);
+    for threads in [1, 2].map(|count| NonZeroUsize::new(count).unwrap()) {
+        let (served, images) = (support::served(&model), [image.clone()]);
+        let (answers, coins, ours, planned) =
+            patiently(move || run_over(narrow_pair(), &served, Reveal::Logits, threads, &images));
+        assert_eq!(answers, [Answer::Logits(reference::run_with(&model, &image, &coins[0]).unwrap())]);
+        assert_eq!(
+            (ours.phase(Phase::Offline), ours.phase(Phase::Online)),
+            (planned.offline, planned.online)
+        );
+    }
 }
 
 fn frozen(spec: &NetworkSpec, mask: Option<&ActivationMask>, seed: u64) -> InferenceModel {

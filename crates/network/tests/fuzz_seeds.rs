@@ -5,8 +5,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use network::freeze::{FreezeOptions, freeze};
+use network::image::Image;
+use network::inference_model::InferenceModel;
 use network::mask::{ActivationMask, Bits, SiteMask};
 use network::spec::NetworkSpec;
+use network::weights::FloatWeights;
 use network::zoo;
 
 fn repository() -> PathBuf {
@@ -56,4 +60,35 @@ fn the_seed_of_masks_has_every_kind_of_mask() {
     let mask = ActivationMask::new(&spec, masks.collect()).unwrap();
     let path = repository().join("fuzz/seeds/network_mask/every-kind");
     assert_eq!(fs::read(path).unwrap(), mask.to_bytes());
+}
+
+/// A model with names for its classes, a maximum, a skip connection and a pixel mask.
+fn named_model() -> InferenceModel {
+    let spec = zoo::build("resnet6:m=2,stem=imagenet", 16, 3).unwrap();
+    let masks =
+        spec.walk().sites().iter().map(|site| {
+            SiteMask::Pixels(Bits::collect((0..site.shape.scalars()).map(|scalar| scalar % 3 == 0)))
+        });
+    let mask = ActivationMask::new(&spec, masks.collect()).unwrap();
+    let class_names = ["cat", "dog", "ねこ"].map(str::to_owned).to_vec();
+    let options = FreezeOptions { class_names, ..FreezeOptions::default() };
+    let images = [Image::random(spec.draft().input, 1)];
+    freeze(&spec, &FloatWeights::random(&spec, 1), Some(&mask), &images, &options).unwrap().0
+}
+
+#[test]
+fn the_seeds_of_models_and_outlines_have_class_names() {
+    let model = named_model();
+    for (target, bytes) in
+        [("network_model", model.to_bytes()), ("network_outline", model.outline().to_bytes())]
+    {
+        let path = repository().join("fuzz/seeds").join(target).join("with-class-names");
+        // The fuzz targets put header and digest around what they are given.
+        let body = &bytes[12..bytes.len() - 32];
+        if std::env::var_os("SORDINO_WRITE_SEEDS").is_some() {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(&path, body).unwrap();
+        }
+        assert!(fs::read(&path).unwrap() == body, "{}: SORDINO_WRITE_SEEDS=1 writes it anew", path.display());
+    }
 }

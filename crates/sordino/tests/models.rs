@@ -5,7 +5,9 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use image::{Rgb, RgbImage};
 use serde_json::{Value, json};
+use sordino::network::inference_model::InferenceModel;
 use sordino::network::walk::Operation;
 use sordino::network::weights::{FloatWeights, LayerWeights};
 use sordino::network::zoo;
@@ -141,6 +143,82 @@ fn weights_come_from_a_file() {
     assert!(refusal(&other).contains("stem.conv1"));
 }
 
+/// A folder with pictures of several sizes and kinds, and one name per class.
+struct Pictures(PathBuf);
+
+impl Pictures {
+    fn new(name: &str, count: u32) -> Self {
+        let folder = std::env::temp_dir().join(format!("sordino-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for number in 0..count {
+            let pixel = |x: u32, y: u32| Rgb([(x * 5 + number) as u8, (y * 7) as u8, (x * y) as u8]);
+            let picture = RgbImage::from_fn(20 + 9 * number, 33, pixel);
+            let extension = ["png", "jpg", "webp"][number as usize % 3];
+            picture.save(folder.join(format!("{number}.{extension}"))).unwrap();
+        }
+        let names: Vec<_> = (0..10).map(|class| format!("thing {class}\n")).collect();
+        std::fs::write(folder.join("names.txt"), names.concat()).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Pictures {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_users_images_calibrate_and_verify() {
+    let pictures = Pictures::new("pictures", 4);
+    let file = ScratchFile::new("pictures.sordino");
+    let calibrated = json(&small("freeze"), &["-o", file.path(), "--calibrate", pictures.path()]);
+    assert_eq!(calibrated["calibration_images"], 4);
+    assert_eq!(calibrated["calibration"], json!({"from": "folder", "path": pictures.path()}));
+    assert_eq!(calibrated["overflow_count"], 0);
+    assert!(calibrated["least_room"].as_f64().unwrap() >= 1.0, "{calibrated}");
+    let random = json(&small("freeze"), &["-o", file.path()]);
+    assert_eq!(random["calibration"], json!({"from": "random"}));
+
+    let verified = json(&["verify", file.path()], &["--images", pictures.path()]);
+    assert_eq!((&verified["images"], &verified["matches_reference"]), (&json!(4), &json!(true)));
+    assert_eq!(verified["beyond_bound"], 0);
+    let text = stdout(&["verify", file.path()], &["--images", pictures.path(), "-n", "1"]);
+    assert!(text.contains(&format!("on 1 images of {}", pictures.path())), "{text}");
+    assert!(text.contains("the statistical bound on that is") && text.contains("kept by all"), "{text}");
+    let notes = pictures.0.join("names.txt");
+    let message = refusal(&["verify", file.path(), "--images", notes.to_str().unwrap()]);
+    assert!(message.contains("cannot read"), "{message}");
+}
+
+#[test]
+fn normalization_and_class_names_become_part_of_the_model() {
+    let pictures = Pictures::new("names", 0);
+    let (names, file) = (pictures.0.join("names.txt"), ScratchFile::new("names.sordino"));
+    let names = names.to_str().unwrap();
+    let freeze = ["freeze", "resnet10:m=4", "--input", "16", "-o", file.path()];
+    let flags = ["--class-names", names, "--mean", "0.5,0.25,0", "--deviation", "1,0.5,2"];
+    assert_eq!(json(&freeze, &flags)["class_names"], true);
+    let model = InferenceModel::load(&file.0).unwrap();
+    assert_eq!((model.outline().classes, model.outline().class_name(3)), (10, Some("thing 3")));
+    assert_eq!(model.outline().image.mean, [0.5, 0.25, 0.0]);
+    assert_eq!(model.outline().image.deviation, [1.0, 0.5, 2.0]);
+    for (flags, part) in [
+        (vec!["--class-names", names, "--classes", "7"], "10 class names; expected one for each of 7"),
+        (vec!["--class-names", "no-such-file"], "cannot read no-such-file"),
+        (vec!["--mean", "0.5"], "expected one number for each of 3 channels"),
+        (vec!["--deviation", "1,0,1"], "deviations above zero"),
+        (vec!["--calibrate", "no-such-folder"], "cannot read no-such-folder"),
+    ] {
+        let message = refusal(&[&freeze[..], &flags].concat());
+        assert!(message.contains(part), "{flags:?}: {message}");
+    }
+}
+
 #[test]
 fn the_same_seed_gives_the_same_model() {
     let file = ScratchFile::new("seeded.sordino");
@@ -211,6 +289,7 @@ fn models_and_networks_are_told_apart() {
         (vec!["freeze", "resnet10:m=4", "-o", "model.bin"], "ends in .sordino"),
         (vec!["verify", file.path(), "--cull", "1"], "name the network it came from"),
         (vec!["verify", file.path(), "--outline", "coarse"], "name the network it came from"),
+        (vec!["verify", file.path(), "--calibrate", "."], "name the network it came from"),
         (vec!["inspect", file.path(), "--input", "8"], "name the network it came from"),
         (vec!["inspect", file.path(), "--export", "x.toml"], "cannot be turned back"),
         (vec!["inspect", "missing.sordino"], "missing.sordino is not usable"),

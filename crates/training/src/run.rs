@@ -18,8 +18,9 @@ use std::time::Instant;
 use network::spec::NetworkSpec;
 use serde::Serialize;
 
-use crate::assemble::TrainableNetwork;
+use crate::assemble::{AssembleOptions, TrainableNetwork};
 use crate::checkpoint::{Checkpoint, Part, State};
+use crate::data::Dataset;
 use crate::learn::{self, DeviceImages, Learner};
 use crate::log::{End, Epoch, Event, Log, Start, Tried};
 use crate::recipe::Recipe;
@@ -27,10 +28,9 @@ use crate::tensor::{self, Device};
 
 pub use error::RunError;
 use options::Rates;
-use prepare::assemble_options;
 
 pub(crate) use options::learn_options;
-pub(crate) use prepare::{Images, image_set, options_for, trained};
+pub(crate) use prepare::{Images, assemble_options, image_set, trained};
 
 /// Images of one step of a trial.
 const TRIAL_BATCH: usize = 250;
@@ -88,11 +88,11 @@ pub fn train(recipe: Recipe, options: &RunOptions, watch: &mut dyn Watch) -> Res
     let earlier = prepare::earlier(&recipe, options)?;
     let images = Images::open(&recipe, options.data.as_deref())?;
     let spec = recipe.network.build(images.training.shape, images.training.classes.len())?;
-    prepare::make_folder(&options.folder)?;
     if let Some(threads) = options.threads {
         tensor::set_threads(threads);
     }
     let learner = prepare::learner(&recipe, &spec, &images, earlier.as_ref(), options.device)?;
+    prepare::make_folder(&options.folder)?;
     let run = Run {
         began: Instant::now(),
         rates: Rates::new(&recipe.training, learner.steps_per_epoch()),
@@ -245,7 +245,7 @@ pub fn evaluate(
         tensor::set_threads(threads);
     }
     let spec = checkpoint.spec()?;
-    let network = prepare::trained(&checkpoint, &spec, assemble_options(&checkpoint.state.recipe), device)?;
+    let network = prepare::trained(&checkpoint, &spec, AssembleOptions::default(), device)?;
     let mut sets = BTreeMap::from([("test", &images.test)]);
     sets.extend(images.held_out.as_ref().map(|set| ("held-out", set)));
     let mut results = Vec::new();
@@ -259,4 +259,17 @@ pub fn evaluate(
         results,
         checkpoint: crate::checkpoint::find(path)?,
     })
+}
+
+/// The class that the network of a checkpoint finds for each image.
+///
+/// # Errors
+/// When the checkpoint cannot be used, or memory runs out.
+pub fn answers(checkpoint: &Checkpoint, set: &Dataset, device: Device) -> Result<Vec<usize>, RunError> {
+    let spec = checkpoint.spec()?;
+    let network = prepare::trained(checkpoint, &spec, AssembleOptions::default(), device)?;
+    let logits = learn::predict(&network, &DeviceImages::new(&image_set(set), device)?, TRIAL_BATCH)?;
+    let answer =
+        |row: &[f32]| (1..row.len()).fold(0, |best, class| if row[class] > row[best] { class } else { best });
+    Ok(logits.chunks_exact(set.classes.len()).map(answer).collect())
 }

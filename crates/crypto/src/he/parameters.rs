@@ -1,7 +1,7 @@
 //! Ring degree, moduli and flood of the RLWE scheme, chosen from an outline alone.
 //!
-//! The candidates are tried from the cheapest on; the first that keeps the whole inference within 2^-40 and decrypts
-//! every answer with certainty is taken. Both checks are exact integer arithmetic, so that client and server, who
+//! The candidates are tried from the cheapest on; the first that keeps the whole inference within 2^-40 (or, beside
+//! other sets, its part of that) and decrypts every answer with certainty is taken. Both checks are exact integer arithmetic, so that client and server, who
 //! each make the choice for themselves, always make the same one. Security against the lattice attacks bounds
 //! log q by 106 bits at n = 4096 and 214 at n = 8192: 128 bits, classical, after the 2024 guidelines (Bossuat et
 //! al., "Security guidelines for implementing homomorphic encryption", ternary secret).
@@ -32,6 +32,7 @@ pub struct HeParameters {
     max_taps: u64,
     flood_bits: u32,
     distance_log2: f64,
+    limit_log2: f64,
     noise_margin_bits: f64,
     format: AnswerFormat,
     kernels: Kernels,
@@ -107,7 +108,7 @@ impl HeParameters {
             taps = noise.max_taps();
             let Some(parameters) = Self::at(candidate, outline, noise) else { continue };
             best_distance_log2 = best_distance_log2.min(parameters.distance_log2);
-            if noise.is_within_limit(candidate.degree, parameters.flood_bits) {
+            if noise.is_within_limit(candidate.degree, parameters.flood_bits, outline.sets()) {
                 return Ok(parameters);
             }
         }
@@ -144,6 +145,7 @@ impl HeParameters {
             max_taps: noise.max_taps(),
             flood_bits,
             distance_log2: noise.distance_log2(candidate.degree, flood_bits),
+            limit_log2: f64::from(DISTANCE_LIMIT_LOG2) - f64::from(outline.sets()).log2() / 2.0,
             noise_margin_bits: format.noise_margin_bits,
             format,
             kernels: Kernels::for_cpu(CpuFeatures::available()),
@@ -183,9 +185,15 @@ impl HeParameters {
         self.flood_bits
     }
 
-    /// Base-two logarithm of the bound on the statistical distance over the whole inference.
+    /// Base-two logarithm of the bound on the statistical distance over all answers of the outline.
     pub fn distance_log2(&self) -> f64 {
         self.distance_log2
+    }
+
+    /// The same over all answers of an inference, whose floods are independent from set to set: squares add.
+    pub fn joint_distance_log2(sets: &[Self]) -> f64 {
+        let squares = sets.iter().map(|set| (2.0 * set.distance_log2).exp2());
+        squares.sum::<f64>().log2() / 2.0
     }
 
     /// Bits left before decryption fails, for the largest noise that can occur.
@@ -312,7 +320,7 @@ impl fmt::Display for HeParameters {
             self.max_taps,
             self.flood_bits,
             self.distance_log2,
-            DISTANCE_LIMIT_LOG2,
+            self.limit_log2,
             self.format.value_bits,
             self.format.uniform_bits,
             self.noise_margin_bits,
@@ -354,6 +362,18 @@ mod tests {
                 assert!(parameters.modulus_bits() <= limit, "{parameters}");
                 assert!(parameters.distance_log2() <= -40.0, "{parameters}");
             }
+        }
+    }
+
+    #[test]
+    fn sets_that_share_an_inference_stay_within_the_limit_together() {
+        for wide in 41..=64 {
+            let sets = [20, 37, wide].map(|ring_bits| {
+                HeParameters::from_outline(&worst(ring_bits, WeightBits::Eight).sharing_among(3)).unwrap()
+            });
+            let joint = HeParameters::joint_distance_log2(&sets);
+            assert!(joint <= -40.0, "{joint} {sets:?}");
+            assert!(sets.iter().all(|set| set.distance_log2() < joint), "{joint} {sets:?}");
         }
     }
 

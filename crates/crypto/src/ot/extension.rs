@@ -26,7 +26,7 @@
 mod receiver;
 mod sender;
 
-pub use receiver::{CorrelatedReceiver, ReceiverChunk, ReceiverLabels, ReceiverSetup};
+pub use receiver::{CorrelatedReceiver, ExpandedChunk, ReceiverChunk, ReceiverLabels, ReceiverSetup};
 pub use sender::{CorrelatedSender, SenderChunk, SenderLabels, SenderSetup};
 
 use crate::ot::error::{OtError, OtMessage};

@@ -29,25 +29,31 @@ pub(super) fn plan(outline: &ModelOutline) -> Result<(Vec<HeParameters>, Vec<Lin
         .map(|(step, geometry)| (step, shape(&geometry, outline.shape(outline.steps[step].inputs[0]))))
         .collect();
     let rings: Vec<u32> = layers.iter().map(|(step, _)| outline.steps[*step].ring_bits).collect();
-    let choice = |ring_bits: u32| {
-        let shapes = layers.iter().map(|(_, shape)| *shape).collect();
-        HeParameters::from_outline(&HeOutline::from_layers(ring_bits, weight_bits(outline), shapes))
+    let choice = |lowest: u32, highest: u32, sets: u32| {
+        let shapes = layers.iter().zip(&rings).filter(|(_, ring)| (lowest..=highest).contains(ring));
+        let shapes = shapes.map(|((_, shape), _)| *shape).collect();
+        let part = HeOutline::from_layers(highest, weight_bits(outline), shapes).sharing_among(sets);
+        HeParameters::from_outline(&part)
     };
     let Some(&widest) = rings.iter().max() else { return Ok((Vec::new(), Vec::new())) };
-    let mut parameters = vec![choice(widest)?];
+    let mut parameters = vec![choice(0, widest, 1)?];
     let mut narrow = widest;
     if parameters[0].degree() > SMALL_DEGREE {
-        // The widest narrow ring gets a set of its own, listed first.
+        // The widest narrow ring and those below it get a set of their own, listed first.
         let mut candidates = rings.clone();
         candidates.sort_unstable();
         candidates.dedup();
         for ring_bits in candidates.into_iter().rev().skip(1) {
-            let candidate = choice(ring_bits)?;
-            if candidate.degree() <= SMALL_DEGREE {
-                narrow = ring_bits;
-                parameters.insert(0, candidate);
-                break;
+            let below = choice(0, ring_bits, 2)?;
+            if below.degree() > SMALL_DEGREE {
+                continue;
             }
+            // Half of the squared distance may ask too much of the widest ring; then one set serves all layers.
+            if let Ok(above) = choice(ring_bits + 1, widest, 2) {
+                narrow = ring_bits;
+                parameters = vec![below, above];
+            }
+            break;
         }
     }
     let jobs = layers
@@ -100,5 +106,39 @@ fn shape(geometry: &LinearGeometry, input: Shape) -> LinearShape {
             dilation: [conv.dilation; 2],
             groups: conv.groups,
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use network::freeze::{FreezeOptions, freeze};
+    use network::image::Image;
+    use network::transform::{cull_stage, drop_stem_relus};
+    use network::walk::StageIndex;
+    use network::weights::FloatWeights;
+    use network::zoo;
+
+    /// A run of layers without ReLU asks for a wide ring, the layers after it for narrow ones.
+    fn mixed_rings() -> ModelOutline {
+        let spec = zoo::build("resnet18:m=4", 16, 10).unwrap();
+        let spec = cull_stage(&drop_stem_relus(&spec).unwrap(), StageIndex(1)).unwrap();
+        let images = [Image::random(spec.draft().input, 1)];
+        let weights = FloatWeights::random(&spec, 1);
+        freeze(&spec, &weights, None, &images, &FreezeOptions::default()).unwrap().0.outline().clone()
+    }
+
+    #[test]
+    fn two_sets_of_parameters_keep_the_distance_together() {
+        let outline = mixed_rings();
+        let (parameters, jobs) = plan(&outline).unwrap();
+        assert_eq!(parameters.iter().map(HeParameters::degree).collect::<Vec<_>>(), [4096, 8192]);
+        let joint = HeParameters::joint_distance_log2(&parameters);
+        assert!(joint <= -40.0 && parameters.iter().all(|set| set.distance_log2() < joint), "{parameters:?}");
+        for job in jobs {
+            let ring_bits = outline.steps[job.step].ring_bits;
+            assert!(ring_bits <= parameters[job.group].ring_bits());
+            assert_eq!(job.group == 0, ring_bits <= parameters[0].ring_bits(), "narrow rings use the first");
+        }
     }
 }

@@ -4,8 +4,6 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crypto::cpu::CpuFeatures;
-use crypto::garble::Workspace;
 use crypto::garble::garbler::{PreparedGarbler, WaitingGarbler};
 use crypto::garble::messages::Reply;
 use crypto::garble::truncate::{TruncationReply, WaitingTruncation};
@@ -17,9 +15,9 @@ use network::walk::ValueId;
 use super::{PreparedPart, PreparedServer, ServedModel, Server};
 use crate::InferenceError;
 use crate::local;
-use crate::plan::{NonlinearJob, Part};
+use crate::plan::{GarbledPart, NonlinearJob, Part};
 use crate::transcript::{Kind, Work};
-use crate::workers::Workers;
+use crate::workers::{Workers, pieces};
 
 pub(super) fn run<S: Read + Write>(
     server: &mut Server<S>,
@@ -38,14 +36,13 @@ pub(super) fn run<S: Read + Write>(
         material.iter_mut().zip(prepared.rounds).for_each(|(round, own)| round.push(own));
         argmaxes.push(prepared.argmax);
     }
-    let mut workspace = Workspace::new(CpuFeatures::available());
     let start = Instant::now();
     shares.run_linear_steps(&server.workers)?;
     server.connection.spent(Work::Linear, start);
     for (jobs, material) in model.plan.rounds().iter().zip(material) {
         let mut waiting = Vec::with_capacity(material.len());
         for (own, images) in material.into_iter().zip(&shares.images) {
-            waiting.push(send_labels(server, jobs, own, images, &mut workspace)?);
+            waiting.push(send_labels(server, jobs, own, images)?);
         }
         server.connection.flush()?;
         for (own, images) in waiting.into_iter().zip(&mut shares.images) {
@@ -56,7 +53,7 @@ pub(super) fn run<S: Read + Write>(
         server.connection.spent(Work::Linear, start);
     }
     for (image, argmax) in shares.images.iter().zip(argmaxes) {
-        send_answer(server, image.of(outline.output()), argmax, &mut workspace)?;
+        send_answer(server, image.of(outline.output()), argmax)?;
     }
     Ok(server.connection.flush()?)
 }
@@ -65,14 +62,15 @@ fn send_answer<S: Read + Write>(
     server: &mut Server<S>,
     logits: &RingVector,
     argmax: Option<PreparedGarbler>,
-    workspace: &mut Workspace,
 ) -> Result<(), InferenceError> {
     let model = Arc::clone(&server.model);
     match (model.plan.argmax(), argmax) {
         (Some(part), Some(garbler)) => {
             let logits = Secret::new(logits.to_unsigned());
             let inputs = Secret::new(part.server_inputs(logits.expose()));
-            let (labels, _) = garbler.encode(&server.offset, inputs.expose(), workspace)?;
+            let (labels, _) = server
+                .workers
+                .with_workspace(|space| garbler.encode(&server.offset, inputs.expose(), space))?;
             server.connection.send(Kind::Garbled, labels.as_bytes())?;
         }
         _ => {
@@ -142,7 +140,8 @@ impl<'a> ServerShares<'a> {
         Ok(())
     }
 
-    /// W (x - b) + s, at the scale of the output, plus the bias; one pass over the weights for all images.
+    /// W (x - b) + s, at the scale of the output, plus the bias; one pass over the weights for all images of
+    /// a thread.
     fn linear(&mut self, workers: &Workers, index: usize, layer: usize) -> Result<(), InferenceError> {
         let step = &self.model.plan.outline().steps[index];
         let ModelOperation::Linear { channel_shifts, .. } = &step.operation else {
@@ -158,8 +157,13 @@ impl<'a> ServerShares<'a> {
         let outputs = match inputs.as_slice() {
             [input] => vec![convolve(workers, &served.packed, input)?],
             many => {
-                let joined = Share::new(RingVector::concatenate(width, many)?);
-                split(&Share::new(served.packed.convolve(joined.expose())?), many.len())
+                let groups = many.chunks(many.len().div_ceil(workers.threads()).max(1)).collect();
+                let outputs = workers.map(groups, |group: &[RingVector]| {
+                    let joined = Share::new(RingVector::concatenate(width, group)?);
+                    let outputs = Share::new(served.packed.convolve(joined.expose())?);
+                    Ok::<_, InferenceError>(split(&outputs, group.len()))
+                })?;
+                outputs.into_iter().flatten().collect()
             }
         };
         inputs.into_iter().for_each(|input| drop(Share::new(input)));
@@ -214,7 +218,6 @@ fn send_labels<S: Read + Write>(
     jobs: &[NonlinearJob],
     material: Vec<PreparedPart>,
     shares: &ImageShares,
-    workspace: &mut Workspace,
 ) -> Result<Vec<WaitingPart>, InferenceError> {
     let mut waiting = Vec::with_capacity(material.len());
     let mut frame = Vec::new();
@@ -224,19 +227,7 @@ fn send_labels<S: Read + Write>(
         for (part, material) in job.parts.iter().zip(material.by_ref()) {
             waiting.push(match (part, material) {
                 (Part::Garbled(part), PreparedPart::Garbled(chunks)) => {
-                    let inputs = Secret::new(part.server_inputs(share.expose()));
-                    let arity = part.arity();
-                    let circuit = part.layer.circuit();
-                    let mut replies = Vec::with_capacity(chunks.len());
-                    for (range, chunk) in part.layer.chunks().zip(chunks) {
-                        let start = Instant::now();
-                        frame.resize(circuit.label_bytes(range.len()), 0);
-                        let values = &inputs.expose()[range.start * arity..range.end * arity];
-                        replies.push(chunk.encode_into(&server.offset, values, &mut frame, workspace)?);
-                        server.connection.spent(Work::Garbling, start);
-                        server.connection.send(Kind::Garbled, &frame)?;
-                    }
-                    WaitingPart::Garbled(replies)
+                    WaitingPart::Garbled(encode(server, part, chunks, share.expose(), &mut frame)?)
                 }
                 (Part::Truncated(part), PreparedPart::Truncated(offered)) => {
                     let start = Instant::now();
@@ -252,6 +243,37 @@ fn send_labels<S: Read + Write>(
         }
     }
     Ok(waiting)
+}
+
+/// Sends labels for the server's shares, chunks of circuits divided among the threads.
+fn encode<S: Read + Write>(
+    server: &mut Server<S>,
+    part: &GarbledPart,
+    chunks: Vec<PreparedGarbler>,
+    shares: &[u64],
+    frame: &mut Vec<u8>,
+) -> Result<Vec<WaitingGarbler>, InferenceError> {
+    let Server { connection, workers, offset, .. } = server;
+    let inputs = Secret::new(part.server_inputs(shares));
+    let (arity, circuit) = (part.arity(), part.layer.circuit());
+    let mut waiting = Vec::with_capacity(chunks.len());
+    let mut chunks = part.layer.chunks().zip(chunks);
+    loop {
+        let start = Instant::now();
+        let group: Vec<_> = chunks.by_ref().take(workers.chunks_at_once()).collect();
+        if group.is_empty() {
+            return Ok(waiting);
+        }
+        let lengths = group.iter().map(|(range, _)| circuit.label_bytes(range.len()));
+        let labels = pieces(frame, lengths);
+        let items = group.into_iter().zip(labels).collect();
+        waiting.extend(workers.map(items, |((range, chunk), labels)| {
+            let values = &inputs.expose()[range.start * arity..range.end * arity];
+            workers.with_workspace(|space| chunk.encode_into(offset, values, labels, space))
+        })?);
+        connection.spent(Work::Garbling, start);
+        connection.send(Kind::Garbled, frame)?;
+    }
 }
 
 fn receive_replies<S: Read + Write>(

@@ -1,7 +1,8 @@
 //! The server's offline work: answers under encryption, circuits, truncation offers.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::Instant;
 
 use crypto::domain;
@@ -20,9 +21,9 @@ use super::{PreparedPart, PreparedServer, Server};
 use crate::InferenceError;
 use crate::connection::Connection;
 use crate::labels::{ZeroLabels, correction_bytes};
-use crate::plan::{GarbledPart, Part, Plan, TruncatedPart};
+use crate::plan::{GarbledPart, LinearJob, Part, Plan, TruncatedPart};
 use crate::transcript::{Kind, Work};
-use crate::workers::Workers;
+use crate::workers::{Workers, pieces};
 
 pub(super) fn run<S: Read + Write>(
     server: &mut Server<S>,
@@ -48,7 +49,7 @@ pub(super) fn run<S: Read + Write>(
         offset: &server.offset,
         key,
         counter: HashCounter::new(),
-        labels: ZeroLabels::new(&mut server.sender, &corrections, transfers),
+        labels: ZeroLabels::new(&mut server.sender, &corrections, transfers, &server.workers),
         seeds: root.derive(domain::GARBLE_LABELS, &scope(0)).generator(),
         coins: root.derive(domain::TRUNCATION_BIT, &scope(0)).generator(),
         workers: &server.workers,
@@ -64,32 +65,66 @@ pub(super) fn run<S: Read + Write>(
 fn answer_linear_layers<S: Read + Write>(
     server: &mut Server<S>,
     root: &Seed,
-    scope: impl Fn(usize) -> Scope,
+    scope: impl Fn(usize) -> Scope + Sync,
 ) -> Result<Vec<Share>, InferenceError> {
     let plan = Arc::clone(&server.model.plan);
+    let secrets = |job: &LinearJob| AnswerSecrets::derive(root, &scope(job.step + 1));
     let mut masks: Vec<Option<Share>> = plan.linear().iter().map(|_| None).collect();
     for flight in 0..plan.flight_count() {
         let jobs: Vec<_> = plan.linear().iter().enumerate().filter(|(_, job)| job.flight == flight).collect();
-        let mut requests = Vec::with_capacity(jobs.len());
-        for (_, job) in &jobs {
-            let bytes = server.connection.receive(Kind::Homomorphic, LinearRequest::length(&job.layout))?;
-            requests.push(LinearRequest::from_bytes(&job.layout, &bytes)?);
-        }
-        for ((index, job), request) in jobs.into_iter().zip(requests) {
-            let start = Instant::now();
-            let secrets = AnswerSecrets::derive(root, &scope(job.step + 1));
-            let weights = &server.model.layers[index].encrypted;
-            let key = &server.keys[job.group];
-            let (answer, mask) = answer(&server.workers, weights, key, &request, &secrets)?;
-            let bytes = answer.to_bytes();
-            server.connection.spent(Work::Homomorphic, start);
-            server.connection.send(Kind::Homomorphic, &bytes)?;
-            let width = RingWidth::new(plan.outline().steps[job.step].ring_bits)?;
+        for (index, mask) in answer_flight(server, &jobs, &secrets)? {
+            let width = RingWidth::new(plan.outline().steps[plan.linear()[index].step].ring_bits)?;
             masks[index] = Some(Share::new(RingVector::from_unsigned(width, mask.expose())));
         }
-        server.connection.flush()?;
     }
     Ok(masks.into_iter().map(|mask| mask.expect("every linear step belongs to one flight")).collect())
+}
+
+type Masks = Vec<(usize, Secret<Vec<u64>>)>;
+
+/// Computes answers while later requests arrive. All requests are received before the first answer is sent.
+fn answer_flight<S: Read + Write>(
+    server: &mut Server<S>,
+    jobs: &[(usize, &LinearJob)],
+    secrets: &(impl Fn(&LinearJob) -> AnswerSecrets + Sync),
+) -> Result<Masks, InferenceError> {
+    let Server { connection, model, keys, workers, .. } = server;
+    let workers = &*workers;
+    let (to_compute, requests) = channel::<Vec<u8>>();
+    let (to_send, answers) = channel();
+    let compute = move || -> Result<Masks, InferenceError> {
+        let mut masks = Vec::with_capacity(jobs.len());
+        for (&(index, job), bytes) in jobs.iter().zip(requests) {
+            let start = Instant::now();
+            let request = LinearRequest::from_bytes(&job.layout, &bytes)?;
+            let weights = &model.layers[index].encrypted;
+            let (answer, mask) = answer(workers, weights, &keys[job.group], &request, &secrets(job))?;
+            masks.push((index, mask));
+            // Whoever no longer listens has found the connection broken, and says so.
+            let _ = to_send.send((answer.to_bytes(), start.elapsed()));
+        }
+        Ok(masks)
+    };
+    let move_bytes = || -> io::Result<()> {
+        for (_, job) in jobs {
+            let bytes = connection.receive(Kind::Homomorphic, LinearRequest::length(&job.layout))?;
+            if to_compute.send(bytes).is_err() {
+                break;
+            }
+        }
+        drop(to_compute);
+        for (answer, time) in answers {
+            connection.took(Work::Homomorphic, time);
+            connection.send(Kind::Homomorphic, &answer)?;
+            connection.flush()?;
+        }
+        Ok(())
+    };
+    let (masks, moved) = workers.beside(compute, move_bytes)?;
+    // An error of the computing side explains why there was nothing more to send.
+    let masks = masks?;
+    moved?;
+    Ok(masks)
 }
 
 /// One layer's answer, block by block.
@@ -173,18 +208,11 @@ impl<S: Read + Write> Offering<'_, S> {
                 return Ok(prepared);
             }
             let start = Instant::now();
-            let lengths: Vec<_> =
-                group.iter().map(|(garbler, _)| circuit.table_bytes(garbler.lanes())).collect();
-            self.frame.resize(lengths.iter().sum(), 0);
-            let mut rest = self.frame.as_mut_slice();
-            let mut items = Vec::with_capacity(group.len());
-            for ((garbler, labels), length) in group.into_iter().zip(lengths) {
-                let (tables, others) = rest.split_at_mut(length);
-                rest = others;
-                items.push((garbler, labels, tables));
-            }
+            let lengths = group.iter().map(|(garbler, _)| circuit.table_bytes(garbler.lanes()));
+            let tables = pieces(&mut self.frame, lengths);
+            let items = group.into_iter().zip(tables).collect();
             let (workers, offset) = (self.workers, self.offset);
-            prepared.extend(workers.map(items, |(garbler, labels, tables)| {
+            prepared.extend(workers.map(items, |((garbler, labels), tables)| {
                 workers.with_workspace(|space| garbler.garble_into(offset, &labels, tables, space))
             })?);
             self.connection.spent(Work::Garbling, start);

@@ -4,8 +4,10 @@
 
 pub(crate) mod statistics;
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::sync::mpsc::channel;
+use std::panic::resume_unwind;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -92,6 +94,54 @@ impl Write for Wire {
 
     fn flush(&mut self) -> io::Result<()> {
         self.inner.flush()
+    }
+}
+
+/// A stream without any buffer between its ends: a write returns when the peer has read. The harshest case of full
+/// socket buffers.
+pub(crate) struct NarrowStream {
+    outgoing: SyncSender<Vec<u8>>,
+    incoming: Receiver<Vec<u8>>,
+    pending: VecDeque<u8>,
+}
+
+/// Two ends of a connection that holds nothing.
+pub(crate) fn narrow_pair() -> (NarrowStream, NarrowStream) {
+    let (to_second, from_first) = sync_channel(0);
+    let (to_first, from_second) = sync_channel(0);
+    let end = |outgoing, incoming| NarrowStream { outgoing, incoming, pending: VecDeque::new() };
+    (end(to_second, from_second), end(to_first, from_first))
+}
+
+impl Read for NarrowStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.pending.is_empty() {
+            self.pending = self.incoming.recv().unwrap_or_default().into();
+        }
+        self.pending.read(buffer)
+    }
+}
+
+impl Write for NarrowStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let piece = &bytes[..bytes.len().min(4096)];
+        self.outgoing.send(piece.to_vec()).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Runs something that must come to an end, and fails the test when it does not.
+pub(crate) fn patiently<R: Send + 'static>(run: impl FnOnce() -> R + Send + 'static) -> R {
+    let (done, result) = channel();
+    let thread = thread::spawn(move || done.send(run()));
+    match result.recv_timeout(PATIENCE) {
+        Ok(result) => result,
+        Err(RecvTimeoutError::Timeout) => panic!("a party waits for what never comes"),
+        Err(RecvTimeoutError::Disconnected) => resume_unwind(thread.join().unwrap_err()),
     }
 }
 

@@ -134,15 +134,6 @@ pub(crate) fn image_set(set: &Dataset) -> ImageSet<'_> {
     }
 }
 
-pub(super) fn assemble_options(recipe: &Recipe) -> AssembleOptions {
-    AssembleOptions {
-        seed: recipe.seed,
-        precision: precision(recipe.training.precision),
-        auxiliary_head: recipe.training.auxiliary_head.is_some(),
-        ..AssembleOptions::default()
-    }
-}
-
 /// A learner at its first step, or where an earlier checkpoint left it.
 pub(super) fn learner(
     recipe: &Recipe,
@@ -151,7 +142,7 @@ pub(super) fn learner(
     earlier: Option<&Checkpoint>,
     device: Device,
 ) -> Result<Learner, RunError> {
-    let options = options_for(recipe, device);
+    let options = assemble_options(recipe, device);
     let mut network = TrainableNetwork::new(spec, &options, device)?;
     if let Some(mask) = read_mask(recipe, spec)? {
         network.set_mask(&mask)?;
@@ -183,12 +174,14 @@ pub(super) fn learner(
 }
 
 /// A CPU computes with 32 bits, whatever the recipe says for a GPU.
-pub(crate) fn options_for(recipe: &Recipe, device: Device) -> AssembleOptions {
-    let mut options = assemble_options(recipe);
-    if device == Device::Cpu {
-        options.precision = precision(Precision::F32);
+pub(crate) fn assemble_options(recipe: &Recipe, device: Device) -> AssembleOptions {
+    let numbers = if device == Device::Cpu { Precision::F32 } else { recipe.training.precision };
+    AssembleOptions {
+        seed: recipe.seed,
+        precision: precision(numbers),
+        auxiliary_head: recipe.training.auxiliary_head.is_some(),
+        ..AssembleOptions::default()
     }
-    options
 }
 
 /// The weights that learn: those beside the averages, where there are averages.

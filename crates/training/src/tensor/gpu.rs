@@ -21,17 +21,18 @@ static SHIM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gpu.so"));
 static GPU: OnceLock<Result<Gpu, String>> = OnceLock::new();
 
 type Message = *mut c_char;
+pub(super) type GraphFunction = Symbol<unsafe extern "C" fn(*mut c_void) -> Message>;
 
 /// The functions of the shim.
 pub(super) struct Gpu {
     free: Symbol<unsafe extern "C" fn(Message)>,
     pub(super) graph_new: Symbol<unsafe extern "C" fn(*mut *mut c_void) -> Message>,
     pub(super) graph_delete: Symbol<unsafe extern "C" fn(*mut c_void)>,
-    pub(super) graph_enter: Symbol<unsafe extern "C" fn(*mut c_void) -> Message>,
-    pub(super) graph_leave: Symbol<unsafe extern "C" fn(*mut c_void) -> Message>,
-    pub(super) graph_begin: Symbol<unsafe extern "C" fn(*mut c_void) -> Message>,
-    pub(super) graph_end: Symbol<unsafe extern "C" fn(*mut c_void) -> Message>,
-    pub(super) graph_replay: Symbol<unsafe extern "C" fn(*mut c_void) -> Message>,
+    pub(super) graph_enter: GraphFunction,
+    pub(super) graph_leave: GraphFunction,
+    pub(super) graph_begin: GraphFunction,
+    pub(super) graph_end: GraphFunction,
+    pub(super) graph_replay: GraphFunction,
     sgd: Symbol<SgdStep>,
     adam: Symbol<AdamStep>,
     _libraries: Vec<Library>,

@@ -8,7 +8,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use super::gpu::{self, Gpu};
+use super::gpu::{self, Gpu, GraphFunction};
 use super::{TensorError, guarded};
 
 /// What recording asks for.
@@ -41,22 +41,19 @@ impl CapturedStep {
         // SAFETY: the shim writes a pointer it made.
         gpu.check(unsafe { (gpu.graph_new)(&raw mut graph) }).map_err(GraphError::Refused)?;
         let captured = Self { gpu, graph };
-        // SAFETY (here and below): `graph` was made by the shim and lives as long as `captured`.
-        gpu.check(unsafe { (gpu.graph_enter)(graph) }).map_err(GraphError::Refused)?;
+        captured.call(&gpu.graph_enter)?;
         let warm = guarded(|| {
             (0..warm_ups).for_each(|_| run(Phase::Step));
             run(Phase::Undo);
         });
-        // SAFETY: as above.
-        gpu.check(unsafe { (gpu.graph_leave)(graph) }).map_err(GraphError::Refused)?;
+        captured.call(&gpu.graph_leave)?;
         warm?;
-        // SAFETY: as above.
-        gpu.check(unsafe { (gpu.graph_begin)(graph) }).map_err(GraphError::Refused)?;
+        captured.call(&gpu.graph_begin)?;
         let recorded = guarded(|| run(Phase::Step));
-        // SAFETY: as above; ended even after a failed step, or no other work could follow.
-        let ended = gpu.check(unsafe { (gpu.graph_end)(graph) });
+        // Ended even after a failed step, or no other work could follow.
+        let ended = captured.call(&gpu.graph_end);
         recorded?;
-        ended.map_err(GraphError::Refused)?;
+        ended?;
         Ok(captured)
     }
 
@@ -65,8 +62,12 @@ impl CapturedStep {
     /// # Errors
     /// When the device refuses it.
     pub fn replay(&mut self) -> Result<(), GraphError> {
-        // SAFETY: the graph lives as long as `self`.
-        self.gpu.check(unsafe { (self.gpu.graph_replay)(self.graph) }).map_err(GraphError::Refused)
+        self.call(&self.gpu.graph_replay)
+    }
+
+    fn call(&self, function: &GraphFunction) -> Result<(), GraphError> {
+        // SAFETY: the graph was made by the shim and lives as long as `self`.
+        self.gpu.check(unsafe { function(self.graph) }).map_err(GraphError::Refused)
     }
 }
 

@@ -59,12 +59,14 @@ impl AnswerNoise {
         input.saturating_mul(INPUT_VARIANCE_TWELFTHS).saturating_add(self.coefficients.saturating_mul(zero))
     }
 
-    /// Whether the distance is at most 2^-40, decided in integers: energy I / 4 <= 2^(2b - 80).
-    pub(super) fn is_within_limit(&self, degree: usize, flood_bits: u32) -> bool {
+    /// Whether the distance is at most 2^-40, or its part when several sets share that: decided in integers,
+    /// sets energy I / 4 <= 2^(2b - 80).
+    pub(super) fn is_within_limit(&self, degree: usize, flood_bits: u32, sets: u32) -> bool {
         let Some(limit_bits) = (2 * flood_bits).checked_sub(2 * DISTANCE_LIMIT_LOG2.unsigned_abs()) else {
             return false;
         };
-        let left = self.energy_twelfths(degree).checked_mul(FISHER_TEN_THOUSANDTHS);
+        let energy = self.energy_twelfths(degree).checked_mul(u128::from(sets));
+        let left = energy.and_then(|energy| energy.checked_mul(FISHER_TEN_THOUSANDTHS));
         let right = (12_u128 * 4 * 10_000).checked_mul(1_u128.checked_shl(limit_bits).unwrap_or(u128::MAX));
         left.is_some_and(|left| left <= right.unwrap_or(u128::MAX))
     }
@@ -231,7 +233,8 @@ mod tests {
             noise.count(taps, coefficients);
             for flood_bits in 30..80 {
                 let distance = noise.distance_log2(4096, flood_bits);
-                assert_eq!(noise.is_within_limit(4096, flood_bits), distance <= -40.0, "{distance}");
+                assert_eq!(noise.is_within_limit(4096, flood_bits, 1), distance <= -40.0, "{distance}");
+                assert_eq!(noise.is_within_limit(4096, flood_bits, 2), distance <= -40.5, "{distance}");
             }
         }
     }

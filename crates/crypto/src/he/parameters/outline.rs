@@ -23,10 +23,10 @@ impl WeightBits {
     }
 }
 
-/// All that both parties know about the linear layers of one inference that share a ring.
+/// All that both parties know about the linear layers of one inference that share a set of parameters.
 ///
-/// Layers of other rings have parameters of their own; give each of these outlines *all* layers of the inference,
-/// or its coefficients by [`HeOutline::also_counting`], so that each gate sees the whole inference.
+/// The gate on the distance is for the whole inference. Where other layers have another set, each outline names its
+/// own layers and says by [`HeOutline::sharing_among`] how many sets there are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeOutline {
     ring_bits: u32,
@@ -34,12 +34,14 @@ pub struct HeOutline {
     shapes: Vec<LinearShape>,
     /// Taps and coefficients of answers whose shape is not listed.
     counted: Vec<(u64, u64)>,
+    /// Sets of parameters that divide the squared distance of the inference.
+    sets: u32,
 }
 
 impl HeOutline {
     /// The outline of these layers. How many weights meet in one coefficient follows from how they are packed.
     pub fn from_layers(ring_bits: u32, weight_bits: WeightBits, shapes: Vec<LinearShape>) -> Self {
-        Self { ring_bits, weight_bits, shapes, counted: Vec::new() }
+        Self { ring_bits, weight_bits, shapes, counted: Vec::new(), sets: 1 }
     }
 
     /// The worst case over all layers: at most `taps` weights in one weight polynomial's row, and this many useful
@@ -53,6 +55,18 @@ impl HeOutline {
     pub fn also_counting(mut self, taps: u64, coefficients: u64) -> Self {
         self.counted.push((taps, coefficients));
         self
+    }
+
+    /// One of so many sets of parameters in an inference. Squares of distances add, so each set gets an equal part of
+    /// the square of the limit, and all together stay within it.
+    #[must_use]
+    pub fn sharing_among(mut self, sets: u32) -> Self {
+        self.sets = sets.max(1);
+        self
+    }
+
+    pub(super) fn sets(&self) -> u32 {
+        self.sets
     }
 
     pub(super) fn ring_bits(&self) -> u32 {

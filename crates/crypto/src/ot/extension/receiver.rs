@@ -122,6 +122,15 @@ impl ReceiverChunk {
         self.fill(choices, labels)
     }
 
+    /// Does all the work that needs no choices yet, labels included.
+    ///
+    /// # Errors
+    /// [`OtError::ItemCount`] when there are not as many places as transfers; the chunk is lost then.
+    pub fn expand_into(self, labels: &mut [u128]) -> Result<ExpandedChunk, OtError> {
+        let none = SecretBits::from_packed(self.count(), vec![0; self.count().div_ceil(8)])?;
+        Ok(ExpandedChunk { sums: self.fill(&none, labels)? })
+    }
+
     fn fill(&self, choices: &SecretBits, labels: &mut [u128]) -> Result<Corrections, OtError> {
         let count = self.range.count;
         check_count(count, choices.count())?;
@@ -137,6 +146,35 @@ impl ReceiverChunk {
             self.engine.receiver_columns(first_cipher, &mut workspace);
             corrections.push_block(labels.len(), &workspace.corrections);
             self.engine.transpose_into(&workspace, labels);
+        }
+        Ok(corrections)
+    }
+}
+
+/// A chunk whose labels are there and whose choices are still to come: the sums of the trees' streams. It makes one
+/// message and is spent by it; sent as it is, or for two sets of choices, it would show them.
+///
+/// ```compile_fail,E0277
+/// fn has_a_second_copy<Chunk: Clone>() {}
+/// has_a_second_copy::<crypto::ot::extension::ExpandedChunk>();
+/// ```
+pub struct ExpandedChunk {
+    sums: Corrections,
+}
+
+impl ExpandedChunk {
+    /// Makes the message for the sender.
+    ///
+    /// # Errors
+    /// [`OtError::ItemCount`] when there are not as many choices as transfers; the chunk is lost then.
+    pub fn correct(self, choices: &SecretBits) -> Result<Corrections, OtError> {
+        let mut corrections = self.sums;
+        check_count(corrections.count, choices.count())?;
+        let blocks = corrections.bytes.chunks_mut(Corrections::byte_length(BLOCK));
+        for (block, choices) in blocks.zip(choices.expose().chunks(BLOCK / 8)) {
+            for strip in block.chunks_exact_mut(choices.len()) {
+                strip.iter_mut().zip(choices).for_each(|(sum, choice)| *sum ^= choice);
+            }
         }
         Ok(corrections)
     }
@@ -166,7 +204,7 @@ impl ReceiverLabels {
     }
 }
 
-opaque_debug!(ReceiverSetup, CorrelatedReceiver, ReceiverChunk, ReceiverLabels);
+opaque_debug!(ReceiverSetup, CorrelatedReceiver, ReceiverChunk, ExpandedChunk, ReceiverLabels);
 
 #[cfg(test)]
 impl ReceiverChunk {

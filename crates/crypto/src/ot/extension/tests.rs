@@ -132,6 +132,27 @@ fn chunks_may_be_worked_on_in_any_order() {
 }
 
 #[test]
+fn choices_may_come_after_the_work() {
+    for count in [1, 9, 2047, 2048, 2049, 5000] {
+        let choices = SecretBits::random(count, &mut generator(6));
+        let run = |is_late: bool| {
+            let (_, mut receiver) = states(CpuFeatures::available());
+            let (chunk, mut labels) = (receiver.next_chunk(count).unwrap(), vec![0; count]);
+            let corrections = match is_late {
+                true => chunk.expand_into(&mut labels).unwrap().correct(&choices).unwrap(),
+                false => chunk.extend_into(&choices, &mut labels).unwrap(),
+            };
+            (corrections, labels)
+        };
+        assert_eq!(run(true), run(false));
+    }
+    let (_, mut receiver) = states(CpuFeatures::available());
+    let expanded = receiver.next_chunk(10).unwrap().expand_into(&mut [0; 10]).unwrap();
+    let refused = expanded.correct(&SecretBits::random(11, &mut generator(6))).unwrap_err();
+    assert_eq!(refused, OtError::ItemCount { expected: 10, given: 11 });
+}
+
+#[test]
 fn corrections_of_another_chunk_give_uncorrelated_labels() {
     let (mut sender, mut receiver) = states(CpuFeatures::available());
     let choices = SecretBits::from_bools(&[false; 128]);

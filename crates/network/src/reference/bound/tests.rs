@@ -100,7 +100,6 @@ fn compare(model: &InferenceModel, coins: impl Fn(u64) -> Box<dyn Coins>) -> Fou
 fn a_hundred_images_stay_within_the_bound_for_every_kind_of_mask() {
     for (name, model) in models() {
         let found = compare(&model, |seed| Box::new(TrialShares { seed }));
-        println!("{name}: {found:?}");
         assert!(found.worst <= 1.0 && found.worst_mean <= 1.0, "{name}: {found:?}");
         // Where most positions round by coins the bound is no empty one: differences come to a fair part of it.
         let is_tight = name.starts_with("pixels") || name == "channels";
@@ -123,7 +122,6 @@ fn a_biased_rounding_breaks_the_bound() {
     for (name, model) in models().into_iter().filter(|(name, _)| matches!(*name, "pixels" | "channels")) {
         for share in [0, u64::MAX >> 2] {
             let found = compare(&model, |_| Box::new(Biased(share)));
-            println!("{name} {share}: {found:?}");
             assert!(found.worst_mean > 1.0, "{name} {share}: {found:?}");
         }
     }

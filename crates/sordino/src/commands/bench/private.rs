@@ -1,5 +1,7 @@
 //! `sordino bench private`: the client's process, which starts the server's.
 
+mod report;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
@@ -12,19 +14,18 @@ use clap::Args;
 use inference::client::{Answer as Learned, Client, ShareRecord};
 use inference::connection::{Connection, Fingerprint, Role, TlsStream, connect_tls};
 use inference::plan::Reveal;
-use inference::transcript::{Phase, Traffic};
 use network::image::Image;
 use network::inference_model::InferenceModel;
 use network::reference;
-use serde::Serialize;
 
-use super::party::{Measured, cpu_seconds, peak_memory, work};
+use report::Report;
+
+use super::party::{Measured, cpu_seconds};
 use super::relay::relay;
 use crate::commands::link::Link;
 use crate::commands::model::{ModelArguments, trial_image};
 use crate::commands::progress::OfflineProgress;
 use crate::commands::{Answer, write_json};
-use crate::report::{Table, grouped};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -51,78 +52,6 @@ pub(super) struct Arguments {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Report {
-    network: String,
-    relus: u64,
-    linearized: u64,
-    offline: PhaseReport,
-    online: PhaseReport,
-    set_up: TrafficReport,
-    predicted: Predicted,
-    by_kind: serde_json::Map<String, serde_json::Value>,
-    layers: Vec<LayerReport>,
-    peak_memory: PeakMemory,
-    matches_reference: bool,
-    class_agrees: bool,
-    max_logit_difference: Option<i64>,
-    logit_range: Option<i64>,
-    server_ready_s: f64,
-    he: Vec<String>,
-    threads: usize,
-    link: String,
-    cpu: Option<String>,
-    repeat: usize,
-    batch: usize,
-}
-
-#[derive(Serialize)]
-struct PhaseReport {
-    wall_s: f64,
-    client_cpu_s: f64,
-    server_cpu_s: f64,
-    #[serde(flatten)]
-    traffic: TrafficReport,
-}
-
-#[derive(Serialize)]
-struct TrafficReport {
-    bytes_up: u64,
-    bytes_down: u64,
-    rounds: u64,
-}
-
-impl From<Traffic> for TrafficReport {
-    fn from(traffic: Traffic) -> Self {
-        Self { bytes_up: traffic.bytes_up, bytes_down: traffic.bytes_down, rounds: traffic.rounds }
-    }
-}
-
-#[derive(Serialize)]
-struct Predicted {
-    offline_bytes: u64,
-    online_bytes: u64,
-    online_rounds: u64,
-}
-
-#[derive(Serialize)]
-struct LayerReport {
-    name: String,
-    relus: u64,
-    linearized: u64,
-    he_bytes: u64,
-    nonlinear_offline_bytes: u64,
-    online_bytes: u64,
-    truncation_bytes: u64,
-}
-
-#[derive(Serialize)]
-struct PeakMemory {
-    client: Option<u64>,
-    server: Option<u64>,
 }
 
 /// One inference as the client saw it.
@@ -264,171 +193,6 @@ impl Drop for ServerProcess {
     }
 }
 
-impl Report {
-    fn new(
-        arguments: &Arguments,
-        model: &InferenceModel,
-        client: &Client<TlsStream>,
-        runs: &[Run],
-        server: &Measured,
-    ) -> Self {
-        let plan = client.plan();
-        let predicted = plan.traffic();
-        let transcript = client.connection().transcript();
-        let middle = median(runs.iter().map(|run| run.online_wall_s));
-        let offline_middle = median(runs.iter().map(|run| run.offline_wall_s));
-        let count = runs.len() as u64;
-        let batch = arguments.batch as u64;
-        let phase = |phase, wall_s, client_cpu_s, server_cpu_s| {
-            let traffic = transcript.phase(phase);
-            PhaseReport {
-                wall_s,
-                client_cpu_s,
-                server_cpu_s,
-                traffic: TrafficReport {
-                    bytes_up: traffic.bytes_up / count,
-                    bytes_down: traffic.bytes_down / count,
-                    rounds: traffic.rounds / count,
-                },
-            }
-        };
-        let layers = plan.layers();
-        let outcomes = || runs.iter().flat_map(|run| &run.images);
-        let logits = outcomes().filter_map(|run| match &run.answer {
-            Learned::Logits(logits) => Some((logits, run)),
-            Learned::Class(_) => None,
-        });
-        let differences = logits
-            .clone()
-            .flat_map(|(logits, run)| logits.iter().zip(&run.plain).map(|(a, b)| (a - b).abs()));
-        let ranges = logits.map(|(_, run)| spread(&run.plain));
-        Self {
-            network: model.outline().name.clone(),
-            relus: model.outline().relu_count(),
-            linearized: layers.iter().map(|layer| layer.linearized).sum(),
-            offline: phase(
-                Phase::Offline,
-                offline_middle,
-                median(runs.iter().map(|run| run.offline_cpu_s)),
-                median(server.offline_cpu_s.iter().copied()),
-            ),
-            online: phase(
-                Phase::Online,
-                middle,
-                median(runs.iter().map(|run| run.online_cpu_s)),
-                median(server.online_cpu_s.iter().copied()),
-            ),
-            set_up: transcript.phase(Phase::SetUp).into(),
-            predicted: Predicted {
-                offline_bytes: (predicted.offline.bytes_up + predicted.offline.bytes_down) * batch,
-                online_bytes: (predicted.online.bytes_up + predicted.online.bytes_down) * batch,
-                online_rounds: predicted.online.rounds,
-            },
-            by_kind: by_kind(&work(transcript, runs.len()), &server.work_s),
-            layers: layers
-                .into_iter()
-                .map(|layer| LayerReport {
-                    name: layer.name,
-                    relus: layer.relus,
-                    linearized: layer.linearized,
-                    he_bytes: layer.homomorphic,
-                    nonlinear_offline_bytes: layer.nonlinear_offline,
-                    online_bytes: layer.online,
-                    truncation_bytes: layer.truncation,
-                })
-                .collect(),
-            peak_memory: PeakMemory { client: peak_memory(), server: server.peak_memory },
-            matches_reference: outcomes().all(Outcome::matches_reference),
-            class_agrees: outcomes()
-                .all(|run| run.answer.class() == Learned::Logits(run.plain.clone()).class()),
-            max_logit_difference: differences.max(),
-            logit_range: ranges.min(),
-            server_ready_s: server.ready_s,
-            he: plan.parameters().iter().map(ToString::to_string).collect(),
-            threads: arguments.threads.get(),
-            link: arguments.link.to_string(),
-            cpu: crate::commands::doctor::processor(),
-            repeat: runs.len(),
-            batch: arguments.batch,
-        }
-    }
-
-    fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        writeln!(
-            out,
-            "{}: {} ReLUs kept, {} positions linearized, {}",
-            self.network,
-            grouped(self.relus),
-            grouped(self.linearized),
-            self.link
-        )?;
-        writeln!(out)?;
-        let mut table = Table::new(&[
-            "<phase",
-            "wall",
-            "CPU client",
-            "CPU server",
-            "MB up",
-            "MB down",
-            "rounds",
-            "<predicted",
-        ]);
-        let megabytes = |bytes: u64| format!("{:.3}", bytes as f64 / 1e6);
-        for (name, phase, bytes) in [
-            ("offline", &self.offline, self.predicted.offline_bytes),
-            ("online", &self.online, self.predicted.online_bytes),
-        ] {
-            let exact = if phase.traffic.bytes_up + phase.traffic.bytes_down == bytes {
-                "to the byte"
-            } else {
-                "OFF"
-            };
-            table.row(vec![
-                name.to_owned(),
-                format!("{:.1} ms", phase.wall_s * 1e3),
-                format!("{:.1} ms", phase.client_cpu_s * 1e3),
-                format!("{:.1} ms", phase.server_cpu_s * 1e3),
-                megabytes(phase.traffic.bytes_up),
-                megabytes(phase.traffic.bytes_down),
-                phase.traffic.rounds.to_string(),
-                exact.to_owned(),
-            ]);
-        }
-        table.write(out)?;
-        writeln!(out)?;
-        if self.batch > 1 {
-            let each = self.online.wall_s * 1e3 / self.batch as f64;
-            writeln!(out, "{} images share each round trip: {each:.1} ms online per image", self.batch)?;
-        }
-        for (kind, times) in &self.by_kind {
-            writeln!(out, "{kind:<11} {times}")?;
-        }
-        for parameters in &self.he {
-            writeln!(out, "{parameters}")?;
-        }
-        let memory = |bytes: Option<u64>| {
-            bytes.map_or_else(|| "unknown".to_owned(), |bytes| format!("{:.0} MB", bytes as f64 / 1e6))
-        };
-        writeln!(
-            out,
-            "peak memory: client {}, server {}; server ready after {:.1} s",
-            memory(self.peak_memory.client),
-            memory(self.peak_memory.server),
-            self.server_ready_s
-        )?;
-        let equal = if self.matches_reference { "equals" } else { "DIFFERS from" };
-        writeln!(out, "the private answer {equal} the reference with the protocol's rounding, bit for bit")?;
-        if let (Some(difference), Some(range)) = (self.max_logit_difference, self.logit_range) {
-            writeln!(
-                out,
-                "against plain rounding: class {}, logits off by at most {difference} of a range of {range}",
-                if self.class_agrees { "agrees" } else { "differs" }
-            )?;
-        }
-        Ok(())
-    }
-}
-
 impl Outcome {
     fn matches_reference(&self) -> bool {
         match &self.answer {
@@ -440,33 +204,4 @@ impl Outcome {
             }
         }
     }
-}
-
-fn by_kind(
-    client: &[(String, f64, f64)],
-    server: &[(String, f64, f64)],
-) -> serde_json::Map<String, serde_json::Value> {
-    let mut kinds = serde_json::Map::new();
-    for ((kind, client_offline, client_online), (_, server_offline, server_online)) in
-        client.iter().zip(server)
-    {
-        let times = serde_json::json!({
-            "offline_client_s": client_offline,
-            "offline_server_s": server_offline,
-            "online_client_s": client_online,
-            "online_server_s": server_online,
-        });
-        kinds.insert(kind.clone(), times);
-    }
-    kinds
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
-}
-
-fn spread(logits: &[i64]) -> i64 {
-    logits.iter().max().unwrap_or(&0) - logits.iter().min().unwrap_or(&0)
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -11,7 +11,7 @@ use network::freeze::{FreezeOptions, count_overflows};
 use network::image::Image;
 use network::inference_model::{ImageFormat, InferenceModel};
 use network::mask::ActivationMask;
-use network::reference::{self, float};
+use network::reference;
 use network::spec::NetworkSpec;
 use network::weights::FloatWeights;
 use serde::Serialize;
@@ -98,6 +98,7 @@ impl Accuracy {
 
 /// A trained network, ready to be tried.
 struct Trained {
+    checkpoint: Checkpoint,
     spec: NetworkSpec,
     weights: FloatWeights,
     mask: Option<ActivationMask>,
@@ -115,14 +116,15 @@ pub(super) fn freeze(arguments: &Arguments, path: &Path) -> anyhow::Result<Repor
     }
     let checkpoint =
         Checkpoint::load(path, Part::Weights).with_context(|| format!("{} is not usable", path.display()))?;
-    let state = &checkpoint.state;
     let spec = checkpoint.spec()?;
     let trained = Trained {
         weights: checkpoint.float_weights(&spec)?,
         mask: checkpoint.mask(&spec)?,
-        format: state.normalization.image_format(),
+        format: checkpoint.state.normalization.image_format(),
         spec,
+        checkpoint,
     };
+    let state = &trained.checkpoint.state;
     let extra = &arguments.checkpoint;
     let directory = extra.data.as_deref().or(state.recipe.data.directory.as_deref());
     let data = data::open(&state.recipe.data.request(), directory)?;
@@ -149,7 +151,7 @@ pub(super) fn freeze(arguments: &Arguments, path: &Path) -> anyhow::Result<Repor
     model.save(&arguments.output)?;
     let mut report = Report::new(arguments, &model, freezing)?;
     report.weights =
-        Origin::Checkpoint { path: path.into(), epoch: state.epoch, digest: checkpoint.digest() };
+        Origin::Checkpoint { path: path.into(), epoch: state.epoch, digest: trained.checkpoint.digest() };
     report.calibration = Calibration::Training { data: data.training.name };
     report.accuracy = accuracy;
     Ok(report)
@@ -183,21 +185,12 @@ fn try_model(
     if let Ok(style) = ProgressStyle::with_template("trying {bar:24} {pos}/{len} images, {eta} left") {
         bar.set_style(style);
     }
+    let answers = float_answers(trained, set, threads)?;
     let counts = Counts::default();
-    let next = AtomicU64::new(0);
-    let work = || -> anyhow::Result<()> {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed) as usize;
-            if index >= set.len() {
-                return Ok(());
-            }
-            counts.add(trained, model, &set.image(index), usize::from(set.labels[index]))?;
-            bar.inc(1);
-        }
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.clamp(1, 256)).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker returns its errors"))
+    in_parallel(set.len(), threads, &|index| {
+        counts.add(model, &set.image(index), usize::from(set.labels[index]), answers[index])?;
+        bar.inc(1);
+        Ok(())
     })?;
     bar.finish_and_clear();
     let share = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64 / set.len() as f64;
@@ -211,6 +204,52 @@ fn try_model(
     }))
 }
 
+/// What the network says in floating point: by libtorch, where this build has it.
+#[cfg(feature = "training")]
+fn float_answers(trained: &Trained, set: &Dataset, threads: usize) -> anyhow::Result<Vec<usize>> {
+    use training::tensor::{self, Device};
+    tensor::set_threads(threads);
+    let device = if tensor::cuda_is_available() { Device::Cuda } else { Device::Cpu };
+    Ok(training::run::answers(&trained.checkpoint, set, device)?)
+}
+
+/// What the network says in floating point, by the plain executor.
+#[cfg(not(feature = "training"))]
+fn float_answers(trained: &Trained, set: &Dataset, threads: usize) -> anyhow::Result<Vec<usize>> {
+    use network::reference::float;
+    let answers: Vec<AtomicUsize> = set.labels.iter().map(|_| AtomicUsize::new(0)).collect();
+    in_parallel(set.len(), threads, &|index| {
+        let pixels = trained.format.normalize(&set.image(index));
+        let trace = float::run(&trained.spec, &trained.weights, trained.mask.as_ref(), &pixels)?;
+        let answer = largest(trace.logits().iter().map(|logit| f64::from(*logit)));
+        answers[index].store(answer, Ordering::Relaxed);
+        Ok(())
+    })?;
+    Ok(answers.into_iter().map(AtomicUsize::into_inner).collect())
+}
+
+/// Does something for every number below a count, on several threads.
+fn in_parallel(
+    count: usize,
+    threads: usize,
+    work: &(dyn Fn(usize) -> anyhow::Result<()> + Sync),
+) -> anyhow::Result<()> {
+    let next = AtomicUsize::new(0);
+    let share = || -> anyhow::Result<()> {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= count {
+                return Ok(());
+            }
+            work(index)?;
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads.clamp(1, 256)).map(|_| scope.spawn(share)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker returns its errors"))
+    })
+}
+
 /// What the threads have found so far.
 #[derive(Default)]
 struct Counts {
@@ -221,17 +260,8 @@ struct Counts {
 }
 
 impl Counts {
-    fn add(
-        &self,
-        trained: &Trained,
-        model: &InferenceModel,
-        image: &Image,
-        class: usize,
-    ) -> anyhow::Result<()> {
-        let pixels = trained.format.normalize(image);
-        let plain = float::run(&trained.spec, &trained.weights, trained.mask.as_ref(), &pixels)?;
+    fn add(&self, model: &InferenceModel, image: &Image, class: usize, float: usize) -> anyhow::Result<()> {
         let trace = reference::trace(model, image, None)?;
-        let float = largest(plain.logits().iter().map(|logit| f64::from(*logit)));
         let integer = largest(trace.logits.iter().map(|logit| *logit as f64));
         let count = |counter: &AtomicU64, value: u64| counter.fetch_add(value, Ordering::Relaxed);
         count(&self.float, u64::from(float == class));

@@ -29,6 +29,8 @@ pub(super) struct PrivateReport {
     truncation_bytes: u64,
     least_times: Vec<LeastTimes>,
     he: Vec<HeLine>,
+    /// Statistical distance of the whole inference, all HE parameters together, as a power of two.
+    distance_log2: f64,
     memory: Memory,
     layers: Vec<Layer>,
 }
@@ -53,7 +55,8 @@ struct LeastTimes {
 #[derive(Serialize)]
 struct HeLine {
     parameters: String,
-    /// Statistical distance between what the client sees and what it may see, as a power of two.
+    /// Statistical distance between what the client sees and what it may see, as a power of two: the layers that use
+    /// these parameters.
     distance_log2: f64,
 }
 
@@ -110,6 +113,7 @@ impl PrivateReport {
             offline: traffic.offline.into(),
             online: traffic.online.into(),
             he: he.collect(),
+            distance_log2: plan.distance_log2(),
             memory: plan.memory().into(),
             layers,
         })
@@ -132,6 +136,11 @@ impl PrivateReport {
         for HeLine { parameters, .. } in &self.he {
             writeln!(out, "{parameters}")?;
         }
+        writeln!(
+            out,
+            "statistical distance of the whole inference 2^{:.1} (limit 2^-40)",
+            self.distance_log2
+        )?;
         let Memory { server_weights, client, client_tables, client_labels, .. } = &self.memory;
         writeln!(
             out,

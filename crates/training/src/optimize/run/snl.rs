@@ -10,7 +10,7 @@ use crate::checkpoint::{Checkpoint, Part};
 use crate::optimize::SnlSection;
 use crate::optimize::snl::search::{Search, SearchFigures};
 use crate::recipe::{Distillation, MaskSection, ReadingOfWeight, StartSection};
-use crate::run::{Images, image_set, learn_options, options_for, trained};
+use crate::run::{Images, assemble_options, image_set, learn_options, trained};
 use crate::learn::DeviceImages;
 
 /// Training images that settling is tried on where none are held out; the test images are looked at once, at the end.
@@ -73,7 +73,7 @@ impl Job<'_> {
             Some(path) => Checkpoint::load(path, Part::Weights)?,
             None => teacher_checkpoint.clone(),
         };
-        let options = options_for(self.recipe, device);
+        let options = assemble_options(self.recipe, device);
         let teacher = trained(&teacher_checkpoint, &teacher_checkpoint.spec()?, options.clone(), device)?;
         let mut network = crate::assemble::TrainableNetwork::new(&self.spec, &options, device)?;
         network.load_arrays(&start.weights)?;

@@ -1,0 +1,292 @@
+//! What `bench private` prints.
+
+use std::io::Write;
+
+use inference::client::{Answer as Learned, Client};
+use inference::connection::TlsStream;
+use inference::plan::{LayerTraffic, PlannedTraffic};
+use inference::transcript::{Phase, Traffic};
+use network::inference_model::InferenceModel;
+use serde::Serialize;
+
+use super::{Arguments, Outcome, Run};
+use crate::commands::bench::party::{Measured, peak_memory, work};
+use crate::report::{Table, grouped};
+
+/// What `--json` prints.
+#[derive(Serialize)]
+pub(super) struct Report {
+    network: String,
+    relus: u64,
+    linearized: u64,
+    offline: PhaseReport,
+    online: PhaseReport,
+    set_up: TrafficReport,
+    predicted: Predicted,
+    by_kind: serde_json::Map<String, serde_json::Value>,
+    layers: Vec<LayerReport>,
+    peak_memory: PeakMemory,
+    pub(super) matches_reference: bool,
+    class_agrees: bool,
+    max_logit_difference: Option<i64>,
+    logit_range: Option<i64>,
+    server_ready_s: f64,
+    he: Vec<String>,
+    threads: usize,
+    link: String,
+    cpu: Option<String>,
+    repeat: usize,
+    batch: usize,
+}
+
+#[derive(Serialize)]
+struct PhaseReport {
+    wall_s: f64,
+    client_cpu_s: f64,
+    server_cpu_s: f64,
+    #[serde(flatten)]
+    traffic: TrafficReport,
+}
+
+#[derive(Serialize)]
+struct TrafficReport {
+    bytes_up: u64,
+    bytes_down: u64,
+    rounds: u64,
+}
+
+#[derive(Serialize)]
+struct Predicted {
+    offline_bytes: u64,
+    online_bytes: u64,
+    online_rounds: u64,
+}
+
+#[derive(Serialize)]
+struct LayerReport {
+    name: String,
+    relus: u64,
+    linearized: u64,
+    he_bytes: u64,
+    nonlinear_offline_bytes: u64,
+    online_bytes: u64,
+    truncation_bytes: u64,
+}
+
+#[derive(Serialize)]
+struct PeakMemory {
+    client: Option<u64>,
+    server: Option<u64>,
+}
+
+impl Report {
+    pub(super) fn new(
+        arguments: &Arguments,
+        model: &InferenceModel,
+        client: &Client<TlsStream>,
+        runs: &[Run],
+        server: &Measured,
+    ) -> Self {
+        let plan = client.plan();
+        let transcript = client.connection().transcript();
+        let layers: Vec<_> = plan.layers().into_iter().map(LayerReport::from).collect();
+        let agreement = Agreement::of(runs);
+        let phase = |phase, [wall_s, client_cpu_s]: [fn(&Run) -> f64; 2], server_cpu_s: &[f64]| PhaseReport {
+            wall_s: median(runs.iter().map(wall_s)),
+            client_cpu_s: median(runs.iter().map(client_cpu_s)),
+            server_cpu_s: median(server_cpu_s.iter().copied()),
+            traffic: TrafficReport::per_run(transcript.phase(phase), runs.len() as u64),
+        };
+        Self {
+            network: model.outline().name.clone(),
+            relus: model.outline().relu_count(),
+            linearized: layers.iter().map(|layer| layer.linearized).sum(),
+            offline: phase(
+                Phase::Offline,
+                [|run| run.offline_wall_s, |run| run.offline_cpu_s],
+                &server.offline_cpu_s,
+            ),
+            online: phase(
+                Phase::Online,
+                [|run| run.online_wall_s, |run| run.online_cpu_s],
+                &server.online_cpu_s,
+            ),
+            set_up: TrafficReport::per_run(transcript.phase(Phase::SetUp), 1),
+            predicted: Predicted::new(&plan.traffic(), arguments.batch as u64),
+            by_kind: by_kind(&work(transcript, runs.len()), &server.work_s),
+            layers,
+            peak_memory: PeakMemory { client: peak_memory(), server: server.peak_memory },
+            matches_reference: agreement.matches_reference,
+            class_agrees: agreement.class_agrees,
+            max_logit_difference: agreement.max_logit_difference,
+            logit_range: agreement.logit_range,
+            server_ready_s: server.ready_s,
+            he: plan.parameters().iter().map(ToString::to_string).collect(),
+            threads: arguments.threads.get(),
+            link: arguments.link.to_string(),
+            cpu: crate::commands::doctor::processor(),
+            repeat: runs.len(),
+            batch: arguments.batch,
+        }
+    }
+
+    pub(super) fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let (relus, linearized) = (grouped(self.relus), grouped(self.linearized));
+        let Self { network, link, .. } = self;
+        writeln!(out, "{network}: {relus} ReLUs kept, {linearized} positions linearized, {link}\n")?;
+        self.phase_table().write(out)?;
+        writeln!(out)?;
+        if self.batch > 1 {
+            let each = self.online.wall_s * 1e3 / self.batch as f64;
+            writeln!(out, "{} images share each round trip: {each:.1} ms online per image", self.batch)?;
+        }
+        for (kind, times) in &self.by_kind {
+            writeln!(out, "{kind:<11} {times}")?;
+        }
+        for parameters in &self.he {
+            writeln!(out, "{parameters}")?;
+        }
+        let memory = |bytes: Option<u64>| {
+            bytes.map_or_else(|| "unknown".to_owned(), |bytes| format!("{:.0} MB", bytes as f64 / 1e6))
+        };
+        writeln!(
+            out,
+            "peak memory: client {}, server {}; server ready after {:.1} s",
+            memory(self.peak_memory.client),
+            memory(self.peak_memory.server),
+            self.server_ready_s
+        )?;
+        self.write_agreement(out)
+    }
+
+    fn phase_table(&self) -> Table {
+        let columns =
+            ["<phase", "wall", "CPU client", "CPU server", "MB up", "MB down", "rounds", "<predicted"];
+        let mut table = Table::new(&columns);
+        let megabytes = |bytes: u64| format!("{:.3}", bytes as f64 / 1e6);
+        let milliseconds = |seconds: f64| format!("{:.1} ms", seconds * 1e3);
+        for (name, phase, predicted) in [
+            ("offline", &self.offline, self.predicted.offline_bytes),
+            ("online", &self.online, self.predicted.online_bytes),
+        ] {
+            let TrafficReport { bytes_up, bytes_down, rounds } = phase.traffic;
+            table.row(vec![
+                name.to_owned(),
+                milliseconds(phase.wall_s),
+                milliseconds(phase.client_cpu_s),
+                milliseconds(phase.server_cpu_s),
+                megabytes(bytes_up),
+                megabytes(bytes_down),
+                rounds.to_string(),
+                if bytes_up + bytes_down == predicted { "to the byte" } else { "OFF" }.to_owned(),
+            ]);
+        }
+        table
+    }
+
+    fn write_agreement(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let equal = if self.matches_reference { "equals" } else { "DIFFERS from" };
+        writeln!(out, "the private answer {equal} the reference with the protocol's rounding, bit for bit")?;
+        if let (Some(difference), Some(range)) = (self.max_logit_difference, self.logit_range) {
+            writeln!(
+                out,
+                "against plain rounding: class {}, logits off by at most {difference} of a range of {range}",
+                if self.class_agrees { "agrees" } else { "differs" }
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl TrafficReport {
+    fn per_run(traffic: Traffic, runs: u64) -> Self {
+        Self {
+            bytes_up: traffic.bytes_up / runs,
+            bytes_down: traffic.bytes_down / runs,
+            rounds: traffic.rounds / runs,
+        }
+    }
+}
+
+impl Predicted {
+    fn new(traffic: &PlannedTraffic, batch: u64) -> Self {
+        Self {
+            offline_bytes: (traffic.offline.bytes_up + traffic.offline.bytes_down) * batch,
+            online_bytes: (traffic.online.bytes_up + traffic.online.bytes_down) * batch,
+            online_rounds: traffic.online.rounds,
+        }
+    }
+}
+
+impl From<LayerTraffic> for LayerReport {
+    fn from(layer: LayerTraffic) -> Self {
+        Self {
+            name: layer.name,
+            relus: layer.relus,
+            linearized: layer.linearized,
+            he_bytes: layer.homomorphic,
+            nonlinear_offline_bytes: layer.nonlinear_offline,
+            online_bytes: layer.online,
+            truncation_bytes: layer.truncation,
+        }
+    }
+}
+
+/// What all images together say about the answers.
+struct Agreement {
+    matches_reference: bool,
+    class_agrees: bool,
+    max_logit_difference: Option<i64>,
+    logit_range: Option<i64>,
+}
+
+impl Agreement {
+    fn of(runs: &[Run]) -> Self {
+        let outcomes = || runs.iter().flat_map(|run| &run.images);
+        let logits = || {
+            outcomes().filter_map(|run| match &run.answer {
+                Learned::Logits(logits) => Some((logits, &run.plain)),
+                Learned::Class(_) => None,
+            })
+        };
+        let differences = |(logits, plain): (&Vec<i64>, &Vec<i64>)| {
+            logits.iter().zip(plain).map(|(private, plain)| (private - plain).abs()).max()
+        };
+        Self {
+            matches_reference: outcomes().all(Outcome::matches_reference),
+            class_agrees: outcomes()
+                .all(|run| run.answer.class() == Learned::Logits(run.plain.clone()).class()),
+            max_logit_difference: logits().filter_map(differences).max(),
+            logit_range: logits().map(|(_, plain)| spread(plain)).min(),
+        }
+    }
+}
+
+fn by_kind(
+    client: &[(String, f64, f64)],
+    server: &[(String, f64, f64)],
+) -> serde_json::Map<String, serde_json::Value> {
+    let mut kinds = serde_json::Map::new();
+    for ((kind, client_offline, client_online), (_, server_offline, server_online)) in
+        client.iter().zip(server)
+    {
+        let times = serde_json::json!({
+            "offline_client_s": client_offline,
+            "offline_server_s": server_offline,
+            "online_client_s": client_online,
+            "online_server_s": server_online,
+        });
+        kinds.insert(kind.clone(), times);
+    }
+    kinds
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+fn spread(logits: &[i64]) -> i64 {
+    logits.iter().max().unwrap_or(&0) - logits.iter().min().unwrap_or(&0)
+}

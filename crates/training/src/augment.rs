@@ -27,6 +27,13 @@ pub struct Augmentation {
     pub cutmix: f32,
 }
 
+impl Augmentation {
+    /// Whether images are mixed with one another.
+    pub(crate) fn has_mixtures(&self) -> bool {
+        self.mixup > 0.0 || self.cutmix > 0.0
+    }
+}
+
 /// Random numbers of an image: shift down, shift right, mirrored, row and column of what is cut out.
 const PER_IMAGE: usize = 5;
 /// Random numbers of a batch for CutMix: first row, end row, first column, end column.
@@ -132,6 +139,8 @@ pub(crate) struct Pixels {
     rows: Tensor,
     scale: Tensor,
     shift: Tensor,
+    /// The numbers of rows and of columns of an image.
+    places: (Tensor, Tensor),
     shape: Shape,
     count: i64,
     device: Device,
@@ -169,6 +178,7 @@ impl Pixels {
             rows: device.bytes(&rows, &[(count * pixels + 2) as i64, row]),
             scale: device.floats(&scale, &[row]),
             shift: device.floats(&shift, &[row]),
+            places: (device.count(shape.height as i64), device.count(shape.width as i64)),
             shape,
             count: count as i64,
             device,
@@ -208,7 +218,7 @@ impl Pixels {
     fn row_numbers(&self, augmentation: &Augmentation, draws: &StepDraws) -> Tensor {
         let (height, width) = (self.shape.height as i64, self.shape.width as i64);
         let draw = |index: i64| draws.images.get(index).unsqueeze(1);
-        let (rows, columns) = (self.device.count(height), self.device.count(width));
+        let (rows, columns) = &self.places;
         let padding = augmentation.crop_padding as i64;
         let (mut down, mut right) = (rows.unsqueeze(0), columns.unsqueeze(0));
         if augmentation.flip {
@@ -235,7 +245,7 @@ impl Pixels {
                 let offset = place.unsqueeze(0) - center + side / 2;
                 offset.ge(0).logical_and(&offset.lt(side))
             };
-            let (rows, columns) = (inside(&rows, &draw(3)), inside(&columns, &draw(4)));
+            let (rows, columns) = (inside(rows, &draw(3)), inside(columns, &draw(4)));
             map = map.masked_fill(&rows.unsqueeze(2).logical_and(&columns.unsqueeze(1)), mean);
         }
         if augmentation.cutmix > 0.0 {
@@ -243,7 +253,7 @@ impl Pixels {
             let within = |place: &Tensor, index: i64| {
                 place.ge_tensor(&corner(index)).logical_and(&place.lt_tensor(&corner(index + 1)))
             };
-            let inside = within(&rows, 0).unsqueeze(1).logical_and(&within(&columns, 2).unsqueeze(0));
+            let inside = within(rows, 0).unsqueeze(1).logical_and(&within(columns, 2).unsqueeze(0));
             map = map.flip([0]).where_self(&inside, &map);
         }
         map

@@ -262,7 +262,8 @@ impl Learner {
                 options.decay_norms_and_biases,
             );
             let steps = images.len() / options.batch;
-            let tables = Tables::new(steps, options.batch, network.drop_path_edges(), device);
+            let has_mixtures = options.augmentation.has_mixtures();
+            let tables = Tables::new(steps, options.batch, network.drop_path_edges(), has_mixtures, device);
             (memory, options.ema.map(|_| copies()), tables, device.zeros(&[2], Kind::Double))
         };
         let (memory, average, tables, totals) = guarded(place)?;

@@ -27,6 +27,13 @@ pub struct Augmentation {
     pub cutmix: f32,
 }
 
+impl Augmentation {
+    /// Whether images are mixed with one another.
+    pub(crate) fn has_mixtures(&self) -> bool {
+        self.mixup > 0.0 || self.cutmix > 0.0
+    }
+}
+
 /// Random numbers of an image: shift down, shift right, mirrored, row and column of what is cut out.
 const PER_IMAGE: usize = 5;
 /// Random numbers of a batch for CutMix: first row, end row, first column, end column.
@@ -132,6 +139,8 @@ pub(crate) struct Pixels {
     rows: Tensor,
     scale: Tensor,
     shift: Tensor,
+    /// The numbers of rows and of columns of an image.
+    places: (Tensor, Tensor),
     shape: Shape,
     count: i64,
     device: Device,
@@ -169,6 +178,7 @@ impl Pixels {
             rows: device.bytes(&rows, &[(count * pixels + 2) as i64, row]),
             scale: device.floats(&scale, &[row]),
             shift: device.floats(&shift, &[row]),
+            places: (device.count(shape.height as i64), device.count(shape.width as i64)),
             shape,
             count: count as i64,
             device,
@@ -208,7 +218,7 @@ impl Pixels {
     fn row_numbers(&self, augmentation: &Augmentation, draws: &StepDraws) -> Tensor {
         let (height, width) = (self.shape.height as i64, self.shape.width as i64);
         let draw = |index: i64| draws.images.get(index).unsqueeze(1);
-        let (rows, columns) = (self.device.count(height), self.device.count(width));
+        let (rows, columns) = &self.places;
         let padding = augmentation.crop_padding as i64;
         let (mut down, mut right) = (rows.unsqueeze(0), columns.unsqueeze(0));
         if augmentation.flip {
@@ -222,31 +232,39 @@ impl Pixels {
         }
         let first = draws.order.view([-1, 1, 1]) * (height * width);
         let mut map = first + (&down * width).unsqueeze(2) + right.unsqueeze(1);
-        let (black, mean) = (self.count * height * width, self.count * height * width + 1);
         if padding > 0 {
             let outside = |place: &Tensor, side: i64| place.lt(0).logical_or(&place.ge(side));
             let outside =
                 outside(&down, height).unsqueeze(2).logical_or(&outside(&right, width).unsqueeze(1));
-            map = map.masked_fill(&outside, black);
+            map = map.masked_fill(&outside, self.count * height * width);
         }
         if augmentation.cutout > 0 {
-            let side = augmentation.cutout as i64;
-            let inside = |place: &Tensor, center: &Tensor| {
-                let offset = place.unsqueeze(0) - center + side / 2;
-                offset.ge(0).logical_and(&offset.lt(side))
-            };
-            let (rows, columns) = (inside(&rows, &draw(3)), inside(&columns, &draw(4)));
-            map = map.masked_fill(&rows.unsqueeze(2).logical_and(&columns.unsqueeze(1)), mean);
+            let hidden = self.cut_out(augmentation.cutout as i64, &draw(3), &draw(4));
+            map = map.masked_fill(&hidden, self.count * height * width + 1);
         }
         if augmentation.cutmix > 0.0 {
-            let corner = |index: i64| draws.boxes.get(index);
-            let within = |place: &Tensor, index: i64| {
-                place.ge_tensor(&corner(index)).logical_and(&place.lt_tensor(&corner(index + 1)))
-            };
-            let inside = within(&rows, 0).unsqueeze(1).logical_and(&within(&columns, 2).unsqueeze(0));
-            map = map.flip([0]).where_self(&inside, &map);
+            map = map.flip([0]).where_self(&self.inside(&draws.boxes), &map);
         }
         map
+    }
+
+    /// Which pixels lie in a square around a center of their own for each image.
+    fn cut_out(&self, side: i64, row: &Tensor, column: &Tensor) -> Tensor {
+        let near = |place: &Tensor, center: &Tensor| {
+            let offset = place.unsqueeze(0) - center + side / 2;
+            offset.ge(0).logical_and(&offset.lt(side))
+        };
+        let (rows, columns) = &self.places;
+        near(rows, row).unsqueeze(2).logical_and(&near(columns, column).unsqueeze(1))
+    }
+
+    /// Which pixels lie in a rectangle.
+    fn inside(&self, corners: &Tensor) -> Tensor {
+        let within = |place: &Tensor, index: i64| {
+            place.ge_tensor(&corners.get(index)).logical_and(&place.lt_tensor(&corners.get(index + 1)))
+        };
+        let (rows, columns) = &self.places;
+        within(rows, 0).unsqueeze(1).logical_and(&within(columns, 2).unsqueeze(0))
     }
 
     /// Rows of pixels as normalized images, channels innermost.

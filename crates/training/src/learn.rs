@@ -11,7 +11,9 @@
 //! bit-equal for one number of threads, also when it is resumed; on a GPU sums are in no fixed order, and it is not.
 
 mod bench;
+mod error;
 mod evaluate;
+mod images;
 mod optimizer;
 mod state;
 mod step;
@@ -20,10 +22,8 @@ mod tables;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
-use network::shape::Shape;
-
-use crate::assemble::{AssembleError, TrainableNetwork};
-use crate::augment::{Augmentation, Draws, Pixels};
+use crate::assemble::TrainableNetwork;
+use crate::augment::{Augmentation, Draws};
 use crate::distill::{Distillation, Losses};
 use crate::random::Stream;
 use crate::tensor::{CapturedStep, Device, GraphError, Kind, Phase, Tensor, TensorError, guarded, no_grad};
@@ -32,87 +32,13 @@ use optimizer::Memory;
 use tables::Tables;
 
 pub use bench::{BenchOptions, StepTime, measure_step};
+pub use error::LearnError;
 pub use evaluate::{Evaluation, evaluate, predict};
+pub use images::{DeviceImages, ImageSet};
 pub use optimizer::Optimizer;
 
 /// Steps made and undone before one is recorded: libraries choose their algorithms in them.
 const WARM_UPS: usize = 3;
-
-/// Images with labels, on the host.
-#[derive(Clone, Copy, Debug)]
-pub struct ImageSet<'a> {
-    /// Of one image.
-    pub shape: Shape,
-    /// How many classes there are.
-    pub classes: usize,
-    /// One image after the other: channels, rows, columns.
-    pub images: &'a [u8],
-    /// The class of each.
-    pub labels: &'a [u16],
-    /// Of each channel, on a scale from 0 to 1.
-    pub mean: &'a [f32],
-    /// Of each channel, on the same scale.
-    pub deviation: &'a [f32],
-}
-
-/// Images with labels, on a device.
-#[derive(Debug)]
-pub struct DeviceImages {
-    pixels: Pixels,
-    labels: Tensor,
-    classes: usize,
-}
-
-impl DeviceImages {
-    /// Moves images to a device.
-    ///
-    /// # Errors
-    /// When counts do not fit, a label is no class, or the device has no room.
-    pub fn new(set: &ImageSet<'_>, device: Device) -> Result<Self, LearnError> {
-        let ImageSet { shape, classes, images, labels, mean, deviation } = *set;
-        let count = labels.len();
-        if count == 0 || images.len() as u64 != shape.scalars() * count as u64 {
-            return Err(LearnError::Images { bytes: images.len(), labels: count, shape });
-        }
-        if mean.len() != shape.channels || deviation.len() != shape.channels {
-            let came = mean.len().min(deviation.len());
-            return Err(LearnError::Normalization { channels: shape.channels, came });
-        }
-        if let Some(label) = labels.iter().find(|label| usize::from(**label) >= classes) {
-            return Err(LearnError::Label { label: *label, classes });
-        }
-        let labels: Vec<i64> = labels.iter().map(|label| i64::from(*label)).collect();
-        let place = || Self {
-            pixels: Pixels::new(images, shape, mean, deviation, device),
-            labels: device.integers(&labels, &[count as i64]),
-            classes,
-        };
-        Ok(guarded(place)?)
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.pixels.count() as usize
-    }
-
-    /// Never: a set has at least one image.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// Whether a network takes such images and knows as many classes.
-    fn check(&self, network: &TrainableNetwork) -> Result<(), LearnError> {
-        let (expected, came) = (network.input_shape(), self.pixels.shape());
-        if expected != came {
-            return Err(LearnError::Input { network: network.spec().name().to_owned(), expected, came });
-        }
-        let (expected, came) = (network.classes(), self.classes);
-        if expected != came {
-            return Err(LearnError::Classes { network: network.spec().name().to_owned(), expected, came });
-        }
-        Ok(())
-    }
-}
 
 /// Whether steps are recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -239,15 +165,8 @@ impl Learner {
         options: LearnOptions,
         images: DeviceImages,
     ) -> Result<Self, LearnError> {
-        images.check(&network)?;
-        teacher.as_ref().map_or(Ok(()), |teacher| images.check(teacher))?;
-        options.check(teacher.is_some(), images.len())?;
+        check_fit(&network, teacher.as_ref(), &options, &images)?;
         let device = network.device();
-        if images.pixels.device() != device
-            || teacher.as_ref().is_some_and(|teacher| teacher.device() != device)
-        {
-            return Err(LearnError::Devices);
-        }
         let recorded = match (device, options.graph) {
             (Device::Cuda, GraphUse::Auto) => Recorded::NotYet,
             (Device::Cuda, GraphUse::Never) => Recorded::No("recording was turned off".to_owned()),
@@ -263,7 +182,8 @@ impl Learner {
                 options.decay_norms_and_biases,
             );
             let steps = images.len() / options.batch;
-            let tables = Tables::new(steps, options.batch, network.drop_path_edges(), device);
+            let has_mixtures = options.augmentation.has_mixtures();
+            let tables = Tables::new(steps, options.batch, network.drop_path_edges(), has_mixtures, device);
             (memory, options.ema.map(|_| copies()), tables, device.zeros(&[2], Kind::Double))
         };
         let (memory, average, tables, totals) = guarded(place)?;
@@ -405,6 +325,23 @@ impl Learner {
     }
 }
 
+/// Refuses parts that do not fit each other.
+fn check_fit(
+    network: &TrainableNetwork,
+    teacher: Option<&TrainableNetwork>,
+    options: &LearnOptions,
+    images: &DeviceImages,
+) -> Result<(), LearnError> {
+    images.check(network)?;
+    teacher.map_or(Ok(()), |teacher| images.check(teacher))?;
+    options.check(teacher.is_some(), images.len())?;
+    let is_elsewhere = |device: Device| device != network.device();
+    if is_elsewhere(images.pixels.device()) || teacher.is_some_and(|teacher| is_elsewhere(teacher.device())) {
+        return Err(LearnError::Devices);
+    }
+    Ok(())
+}
+
 impl LearnOptions {
     fn check(&self, has_teacher: bool, images: usize) -> Result<(), LearnError> {
         if self.batch == 0 || self.batch > images {
@@ -420,108 +357,6 @@ impl LearnOptions {
         }
         Ok(())
     }
-}
-
-/// Learning that cannot begin or go on.
-#[derive(Debug, thiserror::Error)]
-pub enum LearnError {
-    /// Images and labels of different number.
-    #[error(
-        "{bytes} bytes of images do not make {labels} images of {shape}; expected at least one, and as many labels"
-    )]
-    Images {
-        /// What came.
-        bytes: usize,
-        /// What came.
-        labels: usize,
-        /// Of one image.
-        shape: Shape,
-    },
-    /// Too few means or deviations.
-    #[error("images of {channels} channels need as many means and deviations; {came} came")]
-    Normalization {
-        /// Of an image.
-        channels: usize,
-        /// What came.
-        came: usize,
-    },
-    /// A label beyond the last class.
-    #[error("an image has the label {label}, but there are {classes} classes")]
-    Label {
-        /// The label.
-        label: u16,
-        /// The classes.
-        classes: usize,
-    },
-    /// Images of another size.
-    #[error("{network} takes images of {expected}, the data set has {came}; choose another size or data set")]
-    Input {
-        /// The network.
-        network: String,
-        /// What it takes.
-        expected: Shape,
-        /// What came.
-        came: Shape,
-    },
-    /// Another number of classes.
-    #[error(
-        "{network} tells {expected} classes apart, the data set has {came}; choose a network for this data set"
-    )]
-    Classes {
-        /// The network, or the teacher.
-        network: String,
-        /// What it knows.
-        expected: usize,
-        /// What came.
-        came: usize,
-    },
-    /// No batch, or one larger than the data set.
-    #[error("a batch of {batch} cannot be taken from {images} images; choose a number from 1 to {images}")]
-    Batch {
-        /// What was asked for.
-        batch: usize,
-        /// What there is.
-        images: usize,
-    },
-    /// Distillation without a teacher, or the other way around.
-    #[error(
-        "{}",
-        if *has_teacher { "there is a teacher but no distillation loss; name one, or drop the teacher" }
-        else { "a distillation loss needs a teacher; name its checkpoint, or drop the loss" }
-    )]
-    Teacher {
-        /// Whether there is one.
-        has_teacher: bool,
-    },
-    /// Mixtures that exclude each other.
-    #[error(
-        "mixup and cutmix exclude each other, and decoupled distillation excludes both: it needs one label per image"
-    )]
-    Mixtures,
-    /// Parts on different devices.
-    #[error("network, teacher and images lie on different devices; expected all on one")]
-    Devices,
-    /// A loss that is no number.
-    #[error("the loss of epoch {epoch} is not a finite number; lower the learning rate, or clip gradients")]
-    Diverged {
-        /// When.
-        epoch: u64,
-    },
-    /// A state of another run.
-    #[error("the saved state lacks {name}, or has it in another shape; is it another recipe's?")]
-    State {
-        /// What is missing.
-        name: String,
-    },
-    /// A network that cannot be assembled.
-    #[error(transparent)]
-    Assemble(#[from] AssembleError),
-    /// The tensor library refused.
-    #[error(transparent)]
-    Tensor(#[from] TensorError),
-    /// The GPU refused.
-    #[error(transparent)]
-    Graph(#[from] GraphError),
 }
 
 #[cfg(test)]

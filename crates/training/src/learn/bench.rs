@@ -83,7 +83,7 @@ const STRETCHES: usize = 10;
 fn learner(spec: &NetworkSpec, options: &BenchOptions, device: Device) -> Result<Learner, LearnError> {
     let shape = spec.draft().input;
     let classes = spec.draft().classes;
-    let count = options.batch * options.steps.div_ceil(STRETCHES).max(1);
+    let count = options.batch.max(1) * options.steps.div_ceil(STRETCHES).max(1);
     let mut stream = Stream::new("bench", 1);
     let images: Vec<u8> = (0..count as u64 * shape.scalars()).map(|_| stream.below(256) as u8).collect();
     let labels: Vec<u16> = (0..count).map(|_| stream.below(classes as u32) as u16).collect();

@@ -43,7 +43,7 @@ impl Learner {
         let augmentation = &self.options.augmentation;
         let images = self.images.pixels.batch(augmentation, &row.draws);
         let labels = self.images.labels.index_select(0, &row.draws.order);
-        let targets = if augmentation.mixup > 0.0 || augmentation.cutmix > 0.0 {
+        let targets = if augmentation.has_mixtures() {
             Targets::mixed(&labels, &labels.flip([0]), &row.draws.share, classes, smoothing, kind)
         } else {
             Targets::plain(&labels, classes, smoothing, kind)

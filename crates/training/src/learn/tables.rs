@@ -17,6 +17,8 @@ pub(super) struct Tables {
     boxes: Tensor,
     shares: Tensor,
     rates: Tensor,
+    /// Whether boxes and shares differ from step to step.
+    has_mixtures: bool,
     /// (steps, edges, images): uniform numbers that decide which edges of cells are silenced.
     drops: Option<Tensor>,
     /// The step within the epoch.
@@ -34,7 +36,7 @@ pub(super) struct Row {
 }
 
 impl Tables {
-    pub(super) fn new(steps: usize, batch: usize, edges: usize, device: Device) -> Self {
+    pub(super) fn new(steps: usize, batch: usize, edges: usize, has_mixtures: bool, device: Device) -> Self {
         let (steps, batch, edges) = (steps as i64, batch as i64, edges as i64);
         let integers = |shape: &[i64]| device.zeros(shape, Kind::Int64);
         let floats = |shape: &[i64]| device.zeros(shape, Kind::Float);
@@ -44,6 +46,7 @@ impl Tables {
             boxes: integers(&[steps, 4]),
             shares: floats(&[steps, 1]),
             rates: floats(&[steps, RATES as i64]),
+            has_mixtures,
             drops: (edges > 0).then(|| floats(&[steps, edges, batch])),
             position: integers(&[1]),
         }
@@ -75,6 +78,8 @@ impl Tables {
     /// The row of the present step.
     pub(super) fn read(&self) -> Row {
         let row = |table: &Tensor| table.index_select(0, &self.position).squeeze_dim(0);
+        // Without mixtures every row is the same, and nothing needs to be gathered.
+        let mixture = |table: &Tensor| if self.has_mixtures { row(table) } else { table.get(0) };
         let rates = row(&self.rates);
         let rate = |index: i64| rates.narrow(0, index, 1);
         let drop_path = self.drops.as_ref().map(|drops| {
@@ -86,8 +91,8 @@ impl Tables {
             draws: StepDraws {
                 order: row(&self.order),
                 images: row(&self.images),
-                boxes: row(&self.boxes),
-                share: row(&self.shares),
+                boxes: mixture(&self.boxes),
+                share: mixture(&self.shares),
             },
             learning_rate: rate(0),
             distillation: rate(1),

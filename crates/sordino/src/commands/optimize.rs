@@ -159,7 +159,8 @@ fn train(
     _: &mut dyn Write,
 ) -> anyhow::Result<Answer> {
     // What cannot be done at all is said before what this build cannot do.
-    let set = training::data::open(&recipe.data.request(), data.or(recipe.data.directory.as_deref()))?.training;
+    let set =
+        training::data::open(&recipe.data.request(), data.or(recipe.data.directory.as_deref()))?.training;
     preview(recipe, set.shape, set.classes.len())?;
     super::train::missing()
 }
@@ -188,7 +189,10 @@ fn train(
     }
     watch::write_records(&found.records, out)?;
     let folder = options.folder.display();
-    writeln!(out, "all of it in {folder}; next: sordino freeze, with a checkpoint from {folder}/records.json")?;
+    writeln!(
+        out,
+        "all of it in {folder}; next: sordino freeze, with a checkpoint from {folder}/records.json"
+    )?;
     Ok(Answer::Yes)
 }
 
@@ -216,7 +220,12 @@ impl RunArguments {
 fn write_preview(preview: &Preview, out: &mut dyn Write) -> anyhow::Result<()> {
     match preview {
         Preview::Search { network, before, budget } => {
-            writeln!(out, "{network}: a search from {} ReLUs to {}", grouped(before.relus), grouped(*budget))?;
+            writeln!(
+                out,
+                "{network}: a search from {} ReLUs to {}",
+                grouped(before.relus),
+                grouped(*budget)
+            )?;
         }
         Preview::Probes(plans) => {
             writeln!(out, "networks that find the criticality of the stages; candidates follow from it:\n")?;

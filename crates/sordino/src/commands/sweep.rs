@@ -28,7 +28,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     if arguments.plan {
         for run in &runs {
             let section = run.recipe.optimize.as_ref();
-            let budget = section.and_then(|section| section.budget()).map_or("all".to_owned(), |it| it.to_string());
+            let budget =
+                section.and_then(|section| section.budget()).map_or("all".to_owned(), |it| it.to_string());
             let method = section.map_or("", |section| section.method());
             writeln!(out, "{}: {method}, budget {budget}, seed {}", run.name, run.recipe.seed)?;
         }

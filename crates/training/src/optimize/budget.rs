@@ -42,7 +42,8 @@ impl FromStr for ReluBudget {
     fn from_str(text: &str) -> Result<Self, BudgetError> {
         let malformed = || BudgetError::Malformed { came: text.to_owned() };
         let number = |digits: &str| {
-            let is_plain = digits.chars().all(|character| character.is_ascii_digit() || matches!(character, '.' | '_'));
+            let is_plain =
+                digits.chars().all(|character| character.is_ascii_digit() || matches!(character, '.' | '_'));
             let number = digits.replace('_', "").parse::<f64>().ok().filter(|_| is_plain);
             number.ok_or_else(malformed)
         };
@@ -110,10 +111,14 @@ impl From<ReluBudget> for Written {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetError {
     /// No ReLU at all.
-    #[error("a budget of zero leaves a linear network, which learns nothing; give at least one ReLU, such as 10%")]
+    #[error(
+        "a budget of zero leaves a linear network, which learns nothing; give at least one ReLU, such as 10%"
+    )]
     Zero,
     /// More than there are.
-    #[error("{network} has {baseline} ReLUs, fewer than the budget of {budget}; give a smaller budget or a larger network")]
+    #[error(
+        "{network} has {baseline} ReLUs, fewer than the budget of {budget}; give a smaller budget or a larger network"
+    )]
     AboveBaseline {
         /// What was asked for.
         budget: u64,
@@ -135,7 +140,9 @@ pub enum BudgetError {
         smallest: u64,
     },
     /// No number.
-    #[error("{came:?} is no budget; write a count of ReLUs or a part of them below 100%, such as 50000, 50K or 25%")]
+    #[error(
+        "{came:?} is no budget; write a count of ReLUs or a part of them below 100%, such as 50000, 50K or 25%"
+    )]
     Malformed {
         /// What came.
         came: String,
@@ -171,6 +178,9 @@ mod tests {
         assert_eq!(ReluBudget::Count(1000).resolve("net", 1000), Ok(1000));
         assert_eq!(ReluBudget::FractionOfBaseline(0.0001).resolve("net", 1000), Err(BudgetError::Zero));
         let text = ReluBudget::Count(1001).resolve("net", 1000).unwrap_err().to_string();
-        assert_eq!(text, "net has 1000 ReLUs, fewer than the budget of 1001; give a smaller budget or a larger network");
+        assert_eq!(
+            text,
+            "net has 1000 ReLUs, fewer than the budget of 1001; give a smaller budget or a larger network"
+        );
     }
 }

@@ -147,7 +147,8 @@ mod tests {
 
     #[test]
     fn a_probe_has_the_relus_of_one_stage() {
-        let counts: Vec<_> = probes("resnet18", &resnet18()).unwrap().iter().map(|plan| plan.cost.relus).collect();
+        let counts: Vec<_> =
+            probes("resnet18", &resnet18()).unwrap().iter().map(|plan| plan.cost.relus).collect();
         assert_eq!(counts, [262_144, 131_072, 65_536, 32_768]);
     }
 
@@ -162,7 +163,9 @@ mod tests {
 
     #[test]
     fn candidates_are_the_networks_of_the_pipeline() {
-        for (network, stage_order) in [("resnet18", "3,2,4,1"), ("resnet56", "3,2,1"), ("mobilenetv1", "4,3,5,2,1")] {
+        for (network, stage_order) in
+            [("resnet18", "3,2,4,1"), ("resnet56", "3,2,1"), ("mobilenetv1", "4,3,5,2,1")]
+        {
             let spec = zoo::build(network, 32, 100).unwrap();
             let order = CriticalityOrder::parse(stage_order).unwrap();
             if order.most_to_least().len() != spec.stage_count() {

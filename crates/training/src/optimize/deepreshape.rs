@@ -52,9 +52,12 @@ impl Base {
     pub fn new(spec: &NetworkSpec, order: &CriticalityOrder) -> Result<Self, OptimizeError> {
         let draft = spec.draft();
         let depths: Vec<u64> = draft.stages.iter().map(|stage| stage.blocks.len() as u64).collect();
-        let impossible = |reason: String| OptimizeError::NoHybReNet { network: spec.name().to_owned(), reason };
+        let impossible =
+            |reason: String| OptimizeError::NoHybReNet { network: spec.name().to_owned(), reason };
         if depths.len() != 4 || order.most_to_least().last() != Some(&StageIndex(1)) {
-            return Err(impossible("HybReNets have four stages of which the first is the least critical".to_owned()));
+            return Err(impossible(
+                "HybReNets have four stages of which the first is the least critical".to_owned(),
+            ));
         }
         let equalization =
             Equalization::new(&depths, order.clone()).map_err(|error| impossible(error.to_string()))?;
@@ -142,7 +145,8 @@ fn with_reuse(base: &Base, budget: u64) -> Result<Plan, OptimizeError> {
         }
         let widest = budget / (narrow.cost.relus / REUSE_CHANNELS);
         // Widths whose channels do not divide into the groups of ReLU-reuse are passed over.
-        let wider = (REUSE_CHANNELS + 1..=widest).rev().find_map(|channels| base.small(channels, Some(factor)).ok());
+        let wider =
+            (REUSE_CHANNELS + 1..=widest).rev().find_map(|channels| base.small(channels, Some(factor)).ok());
         return Ok(wider.filter(|plan| plan.cost.relus <= budget).unwrap_or(narrow));
     }
     let network = base.name(&with_low_budget_growth(&base.equalized), REUSE_CHANNELS);
@@ -196,7 +200,8 @@ fn published_row(base: &Base, budget: u64) -> Result<Option<Plan>, OptimizeError
         [3, 4, 6, 3] => 6,
         _ => return Ok(None),
     };
-    let row = ROWS.iter().find(|(side, depth, printed, _)| (*side, *depth, *printed) == (base.side, third, budget));
+    let row =
+        ROWS.iter().find(|(side, depth, printed, _)| (*side, *depth, *printed) == (base.side, third, budget));
     row.map(|(.., width)| match *width {
         Width::Large(channels) => base.large(channels),
         Width::Small(channels) => base.small(channels, None),
@@ -210,7 +215,11 @@ fn published_row(base: &Base, budget: u64) -> Result<Option<Plan>, OptimizeError
 ///
 /// # Errors
 /// When the order is another network's.
-pub fn algorithm_2(name: &str, spec: &NetworkSpec, order: &CriticalityOrder) -> Result<Vec<Plan>, OptimizeError> {
+pub fn algorithm_2(
+    name: &str,
+    spec: &NetworkSpec,
+    order: &CriticalityOrder,
+) -> Result<Vec<Plan>, OptimizeError> {
     let all = order.most_to_least();
     let least = *all.last().expect("an order names at least two stages");
     if all.len() != spec.stage_count() {

@@ -15,7 +15,9 @@ impl<T> Default for ParetoFront<T> {
 impl<T> ParetoFront<T> {
     /// Takes a point; whether it stands on the front. Points it beats leave.
     pub fn insert(&mut self, relus: u64, accuracy: f64, item: T) -> bool {
-        if accuracy.is_nan() || self.points.iter().any(|(fewer, better, _)| *fewer <= relus && *better >= accuracy) {
+        if accuracy.is_nan()
+            || self.points.iter().any(|(fewer, better, _)| *fewer <= relus && *better >= accuracy)
+        {
             return false;
         }
         self.points.retain(|(other, worse, _)| *other < relus || *worse > accuracy);

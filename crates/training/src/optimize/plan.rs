@@ -28,7 +28,12 @@ impl Plan {
     /// When it cannot be reduced so.
     pub fn new(network: &str, reduction: Reduction, spec: &NetworkSpec) -> Result<Self, OptimizeError> {
         let reduced = reduction.apply(spec)?;
-        Ok(Self { title: reduced.name().to_owned(), network: network.to_owned(), cost: Cost::of(&reduced), reduction })
+        Ok(Self {
+            title: reduced.name().to_owned(),
+            network: network.to_owned(),
+            cost: Cost::of(&reduced),
+            reduction,
+        })
     }
 
     /// The same as a recipe writes it.
@@ -46,7 +51,8 @@ impl NetworkSection {
     /// A network and what is done to it.
     pub fn reduced(name: &str, reduction: &Reduction) -> Self {
         let Reduction { width, resolution, single_block, cull, thin, thin_choice, stem, reuse } = reduction;
-        let numbers = |stages: &std::collections::BTreeSet<StageIndex>| stages.iter().map(|stage| stage.0).collect();
+        let numbers =
+            |stages: &std::collections::BTreeSet<StageIndex>| stages.iter().map(|stage| stage.0).collect();
         let layout = reuse.map_or(ReuseLayout::default(), |reuse| reuse.layout);
         let scope = reuse.map_or(ReuseScope::default(), |reuse| reuse.scope);
         Self {

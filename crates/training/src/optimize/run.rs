@@ -147,7 +147,8 @@ impl Job<'_> {
         watch: &mut dyn OptimizeWatch,
     ) -> Result<Outcome, OptimizeRunError> {
         let OptimizeOptions { data, device, shard_bytes, threads, .. } = self.options.clone();
-        let options = RunOptions { data, device, resume: true, folder: folder.to_owned(), shard_bytes, threads };
+        let options =
+            RunOptions { data, device, resume: true, folder: folder.to_owned(), shard_bytes, threads };
         Ok(train(recipe, &options, watch)?)
     }
 
@@ -209,7 +210,8 @@ impl Job<'_> {
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, OptimizeRunError> {
-    let text = std::fs::read_to_string(path).map_err(|source| OptimizeRunError::File { path: path.into(), source })?;
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| OptimizeRunError::File { path: path.into(), source })?;
     serde_json::from_str(&text)
         .map_err(|error| OptimizeRunError::Damaged { path: path.into(), reason: error.to_string() })
 }
@@ -217,7 +219,8 @@ fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, OptimizeR
 /// Writes a file under another name first, so that a file of this name is always whole.
 pub(super) fn write_json<T: serde::Serialize>(path: &Path, value: &T) -> Result<(), OptimizeRunError> {
     let failed = |source| OptimizeRunError::File { path: path.into(), source };
-    let text = serde_json::to_string_pretty(value).expect("results hold only names, numbers, lists and tables");
+    let text =
+        serde_json::to_string_pretty(value).expect("results hold only names, numbers, lists and tables");
     let hidden = path.with_extension("json.writing");
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;

@@ -62,7 +62,8 @@ impl Sweep {
         let text = std::fs::read_to_string(path).map_err(unreadable)?;
         let is_sweep = toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.contains_key("recipes"));
         let sweep = if is_sweep {
-            let syntax = |error: toml::de::Error| SweepError::Syntax { path: path.into(), message: error.to_string() };
+            let syntax =
+                |error: toml::de::Error| SweepError::Syntax { path: path.into(), message: error.to_string() };
             toml::from_str(&text).map_err(syntax)?
         } else {
             let recipes = vec![path.file_name().map_or_else(|| path.into(), PathBuf::from)];
@@ -189,7 +190,10 @@ mod tests {
         let names: Vec<_> = runs.iter().map(|run| run.name.as_str()).collect();
         assert_eq!(names, ["a-5000-seed1", "a-5000-seed2", "a-5-percent-seed1", "a-5-percent-seed2"]);
         assert_eq!(runs[3].recipe.seed, 2);
-        assert_eq!(runs[3].recipe.optimize.as_ref().unwrap().budget(), Some(ReluBudget::FractionOfBaseline(0.05)));
+        assert_eq!(
+            runs[3].recipe.optimize.as_ref().unwrap().budget(),
+            Some(ReluBudget::FractionOfBaseline(0.05))
+        );
         let alone = Sweep::runs_of_file(&folder.path().join("a.toml")).unwrap();
         assert_eq!(alone.len(), 1);
     }

@@ -149,7 +149,9 @@ pub(super) fn learner(
     }
     match (earlier, &recipe.start) {
         (Some(earlier), _) => network.load_arrays(&learning_weights(earlier))?,
-        (None, Some(start)) => network.load_arrays(&Checkpoint::load(&start.checkpoint, Part::Weights)?.weights)?,
+        (None, Some(start)) => {
+            network.load_arrays(&Checkpoint::load(&start.checkpoint, Part::Weights)?.weights)?
+        }
         (None, None) => {}
     }
     let teacher = recipe.teacher.as_ref().map(|teacher| {

@@ -61,7 +61,9 @@ fn base(method: &Method, common: &CommonArguments) -> anyhow::Result<(Recipe, bo
             None => bail!("{} has no [optimize] section; use `sordino train` with it", path.display()),
         };
     }
-    if common.budget.is_none() && !matches!(method, Method::Deepreduce(arguments) if arguments.only_criticality) {
+    if common.budget.is_none()
+        && !matches!(method, Method::Deepreduce(arguments) if arguments.only_criticality)
+    {
         bail!("give a budget, such as --budget 50K or --budget 25%, or a recipe with --recipe");
     }
     let mut recipe = Recipe::from_toml(text)?;
@@ -104,7 +106,8 @@ fn set_synthetic(recipe: &mut Recipe) {
     if let Some(OptimizeSection::Snl(snl)) = &mut recipe.optimize {
         snl.batch = TRIAL_BATCH;
         snl.learning_rate = 5e-3;
-        snl.penalty = PenaltySchedule::Paced { first: 1e-4, raise: 1.5, hold_epochs: 2, epochs: TRIAL_EPOCHS };
+        snl.penalty =
+            PenaltySchedule::Paced { first: 1e-4, raise: 1.5, hold_epochs: 2, epochs: TRIAL_EPOCHS };
     }
 }
 
@@ -118,7 +121,8 @@ fn set_epochs(recipe: &mut Recipe, epochs: u32) {
         let moved = |milestone: &mut u32| *milestone = (f64::from(*milestone) * part).round() as u32;
         training.schedule.milestones.iter_mut().for_each(moved);
     }
-    if let Some(training::recipe::Distillation::Dkd { warm_up_epochs, .. }) = &mut training.loss.distillation {
+    if let Some(training::recipe::Distillation::Dkd { warm_up_epochs, .. }) = &mut training.loss.distillation
+    {
         *warm_up_epochs *= part;
     }
 }
@@ -133,7 +137,8 @@ fn set_method(recipe: &mut Recipe, method: &Method, budget: Option<ReluBudget>) 
                 section.granularity = ScoreGranularity::Channel;
             }
             if let Some(epochs) = arguments.search_epochs {
-                let (PenaltySchedule::Patient { first, .. } | PenaltySchedule::Paced { first, .. }) = section.penalty;
+                let (PenaltySchedule::Patient { first, .. } | PenaltySchedule::Paced { first, .. }) =
+                    section.penalty;
                 let hold_epochs = (epochs / 8).min(5);
                 section.penalty = PenaltySchedule::Paced { first, raise: 1.3, hold_epochs, epochs };
             }

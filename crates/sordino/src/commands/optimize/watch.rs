@@ -55,11 +55,15 @@ impl OptimizeWatch for Terminal {
 }
 
 /// The results, one line each.
-pub(in crate::commands) fn write_records(records: &[ResultRecord], out: &mut dyn Write) -> anyhow::Result<()> {
+pub(in crate::commands) fn write_records(
+    records: &[ResultRecord],
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     if records.is_empty() {
         return Ok(());
     }
-    let mut table = Table::new(&["<network", "<method", "ReLUs", "of", "multiply-adds", "accuracy", "<on", "%/1K"]);
+    let mut table =
+        Table::new(&["<network", "<method", "ReLUs", "of", "multiply-adds", "accuracy", "<on", "%/1K"]);
     for record in records {
         table.row(vec![
             record.title.clone(),

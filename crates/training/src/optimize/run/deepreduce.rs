@@ -13,8 +13,10 @@ impl Job<'_> {
         watch: &mut dyn OptimizeWatch,
     ) -> Result<Found, OptimizeRunError> {
         let name = self.recipe.network.name.as_str();
-        let budget = section.budget.map(|budget| budget.resolve(self.spec.name(), self.baseline())).transpose()?;
-        let given = section.order.as_deref().map(CriticalityOrder::parse).transpose().map_err(OptimizeError::from)?;
+        let budget =
+            section.budget.map(|budget| budget.resolve(self.spec.name(), self.baseline())).transpose()?;
+        let given =
+            section.order.as_deref().map(CriticalityOrder::parse).transpose().map_err(OptimizeError::from)?;
         let teacher = self.teacher(watch)?;
         let findings = if given.is_none() { self.findings(section, &teacher, watch)? } else { Vec::new() };
         if section.only_criticality {

@@ -7,11 +7,11 @@ use network::mask::ActivationMask;
 
 use super::{Found, Job, OptimizeRunError, OptimizeWatch, read_json, write_json};
 use crate::checkpoint::{Checkpoint, Part};
+use crate::learn::DeviceImages;
 use crate::optimize::SnlSection;
 use crate::optimize::snl::search::{Search, SearchFigures};
 use crate::recipe::{Distillation, MaskSection, ReadingOfWeight, StartSection};
 use crate::run::{Images, assemble_options, image_set, learn_options, trained};
-use crate::learn::DeviceImages;
 
 /// Training images that settling is tried on where none are held out; the test images are looked at once, at the end.
 const TRIED_IMAGES: usize = 5000;
@@ -41,7 +41,8 @@ impl Job<'_> {
         ));
         let mut recipe = self.distilled_recipe(&teacher);
         if self.recipe.training.loss.distillation.is_none() {
-            let distillation = Distillation::Kd { temperature: 4.0, weight: 1.0, reading: ReadingOfWeight::Added };
+            let distillation =
+                Distillation::Kd { temperature: 4.0, weight: 1.0, reading: ReadingOfWeight::Added };
             recipe.training.loss.distillation = Some(distillation);
         }
         recipe.start = Some(StartSection { checkpoint: settled });
@@ -49,7 +50,8 @@ impl Job<'_> {
         recipe.title = format!("{} linearized to {} ReLUs", self.spec.name(), figures.relus);
         let cost = Cost { relus: figures.relus, ..Cost::of(&self.spec) };
         let title = recipe.title.clone();
-        let record = self.train_recorded(recipe, &title, cost, &self.options.folder.join("trained"), watch)?;
+        let record =
+            self.train_recorded(recipe, &title, cost, &self.options.folder.join("trained"), watch)?;
         Ok(Found { records: vec![record], criticality: Vec::new() })
     }
 
@@ -81,7 +83,9 @@ impl Job<'_> {
         let folder = self.options.folder.join("search");
         let trial = match &images.held_out {
             Some(set) => ("held-out", DeviceImages::new(&image_set(set), device)?),
-            None => ("training", DeviceImages::new(&image_set(&images.training.first(TRIED_IMAGES)), device)?),
+            None => {
+                ("training", DeviceImages::new(&image_set(&images.training.first(TRIED_IMAGES)), device)?)
+            }
         };
         let search = Search {
             section,

@@ -10,7 +10,7 @@ use crate::checkpoint::{Checkpoint, Part};
 use crate::log::{Epoch, Start};
 use crate::scratch::Scratch;
 
-/// The small network and its data: 4864 ReLUs, 1000 images.
+/// The small network and its data.
 const BASE: &str = "
 seed = 3
 [data]
@@ -19,7 +19,7 @@ synthetic = { side = 16, training = 1500, test = 500, seed = 1 }
 [network]
 name = \"resnet10:m=4\"
 [training]
-epochs = 10
+epochs = 8
 batch = 50
 checkpoint_every = 100
 evaluate_every = 100
@@ -77,7 +77,10 @@ fn teacher() -> &'static (PathBuf, f64) {
 
 fn recipe(section: &str) -> Recipe {
     let (folder, _) = teacher();
-    let text = format!("{BASE}\n[teacher]\ncheckpoint = {:?}\n[optimize]\n{section}\n", folder.display().to_string());
+    let text = format!(
+        "{BASE}\n[teacher]\ncheckpoint = {:?}\n[optimize]\n{section}\n",
+        folder.display().to_string()
+    );
     Recipe::from_toml(&text).unwrap()
 }
 
@@ -95,20 +98,18 @@ fn snl_hits_a_quarter_exactly_and_keeps_the_accuracy() {
     let folder = Scratch::new("optimize-snl");
     let mut recipe = recipe(
         "method = \"snl\"\nbudget = \"25%\"\nlearning_rate = 5e-3\nbatch = 50\n\
-         penalty = { kind = \"paced\", first = 2e-3, epochs = 8 }",
+         penalty = { kind = \"paced\", first = 4e-3, raise = 1.5, hold_epochs = 2, epochs = 8 }",
     );
     recipe.training.schedule.learning_rate = 0.02;
     let mut watch = Silent::default();
     let found = optimize(&recipe, &options(folder.path()), &mut watch).unwrap();
-    for epoch in &watch.searches {
-        eprintln!("{} {} {} {:.3} {:?}", epoch.epoch, epoch.relus, epoch.penalty, epoch.accuracy, epoch.by_site);
-    }
-    eprintln!("{:?}", watch.parts);
     let record = &found.records[0];
-    eprintln!("{} after {}", record.float_accuracy, teacher().1);
     assert_eq!(record.relus, RELUS / 4);
     assert_keeps_accuracy(record);
-    assert!(watch.searches.last().unwrap().relus < RELUS / 3);
+    // The search itself came down to the budget; at most 2% were moved by rank.
+    let last = watch.searches.last().unwrap();
+    assert!(last.relus.abs_diff(RELUS / 4) <= RELUS / 4 / 50, "{} ReLUs", last.relus);
+    assert!(watch.searches.iter().all(|epoch| epoch.by_site.iter().sum::<u64>() == epoch.relus));
     // The mask that the checkpoint holds is 0/1 and has the count.
     let checkpoint = Checkpoint::load(Path::new(&record.checkpoint), Part::Weights).unwrap();
     let spec = checkpoint.spec().unwrap();
@@ -124,13 +125,35 @@ fn snl_hits_a_quarter_exactly_and_keeps_the_accuracy() {
 #[test]
 fn deepreduce_keeps_the_accuracy_at_a_quarter() {
     let folder = Scratch::new("optimize-deepreduce");
-    let recipe = recipe("method = \"deepreduce\"\nbudget = \"25%\"\nprobe_epochs = 4");
+    let recipe = recipe("method = \"deepreduce\"\nbudget = \"25%\"\norder = \"3,2,4,1\"");
     let found = optimize(&recipe, &options(folder.path()), &mut Silent::default()).unwrap();
-    eprintln!("{:?} {} {}", found.criticality, found.records[0].title, found.records[0].float_accuracy);
+    assert_eq!(found.records[0].title, "S2^RT+S3^RT+S4^RT");
     assert_keeps_accuracy(&found.records[0]);
-    assert_eq!(found.criticality.len(), 4);
-    let least = found.criticality.iter().map(|finding| finding.criticality).fold(f64::INFINITY, f64::min);
-    assert_eq!(least, 0.0);
+    assert!(found.criticality.is_empty());
+}
+
+#[test]
+fn probes_find_the_criticality_of_every_stage_once() {
+    let folder = Scratch::new("optimize-criticality");
+    let recipe = recipe("method = \"deepreduce\"\nprobe_epochs = 1\nonly_criticality = true");
+    let mut watch = Silent::default();
+    let found = optimize(&recipe, &options(folder.path()), &mut watch).unwrap();
+    assert_eq!(watch.epochs, 4);
+    assert_eq!(
+        found.criticality.iter().map(|finding| finding.relus).collect::<Vec<_>>(),
+        [2048, 1024, 512, 256]
+    );
+    let least =
+        found.criticality.iter().min_by(|one, other| one.accuracy.total_cmp(&other.accuracy)).unwrap();
+    assert_eq!(least.criticality, 0.0);
+    assert!(found.records.is_empty());
+    // What an interrupted call has done is not done again.
+    std::fs::remove_file(folder.path().join(RECORDS)).unwrap();
+    std::fs::remove_file(folder.path().join("criticality.json")).unwrap();
+    std::fs::remove_dir_all(folder.path().join("probe-S3")).unwrap();
+    let mut watch = Silent::default();
+    assert_eq!(optimize(&recipe, &options(folder.path()), &mut watch).unwrap(), found);
+    assert_eq!(watch.epochs, 1);
 }
 
 #[test]
@@ -138,6 +161,5 @@ fn deepreshape_keeps_the_accuracy_at_a_quarter() {
     let folder = Scratch::new("optimize-deepreshape");
     let recipe = recipe("method = \"deepreshape\"\nbudget = \"25%\"\nkeep_network = true");
     let found = optimize(&recipe, &options(folder.path()), &mut Silent::default()).unwrap();
-    eprintln!("{} {}", found.records[0].title, found.records[0].float_accuracy);
     assert_keeps_accuracy(&found.records[0]);
 }

@@ -29,7 +29,8 @@ impl Counter {
             score.1.gt(f64::from(threshold)).sum(Kind::Int64) * *weight
         };
         no_grad(|| {
-            let counts: Vec<Tensor> = network.keep_scores().into_iter().zip(&self.weights).map(count).collect();
+            let counts: Vec<Tensor> =
+                network.keep_scores().into_iter().zip(&self.weights).map(count).collect();
             let total = Tensor::stack(&counts, 0).sum(Kind::Int64);
             u64::try_from(to_integers(&total)[0]).unwrap_or(0)
         })
@@ -53,7 +54,8 @@ mod tests {
     #[test]
     fn looks_come_closer_as_scores_come_down() {
         // 100 scores at a height, the budget is 50.
-        let looks = |height: f32| next_look(|threshold| if height > threshold { 100 } else { 0 }, 50, 1e-3, 64);
+        let looks =
+            |height: f32| next_look(|threshold| if height > threshold { 100 } else { 0 }, 50, 1e-3, 64);
         assert_eq!(looks(1.0), 64);
         assert_eq!(looks(0.1), 16);
         assert_eq!(looks(0.02), 4);

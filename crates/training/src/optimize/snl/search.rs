@@ -47,7 +47,7 @@ pub struct SearchEpoch {
     pub relus: u64,
     /// The penalty of this epoch.
     pub penalty: f64,
-    /// The mean loss, penalty included.
+    /// The mean loss, without the penalty.
     pub loss: f64,
     /// The share of training images that were told right while learning, from 0 to 1.
     pub training_accuracy: f64,
@@ -167,7 +167,11 @@ impl Running<'_> {
         let mut kept = self.counter.above(self.learner.network(), THRESHOLD);
         while kept > stop {
             if self.state.epoch >= self.search.section.max_epochs {
-                return Err(OptimizeRunError::SearchTooLong { epochs: self.state.epoch, kept, budget: self.search.budget });
+                return Err(OptimizeRunError::SearchTooLong {
+                    epochs: self.state.epoch,
+                    kept,
+                    budget: self.search.budget,
+                });
             }
             let epoch = self.epoch()?;
             kept = epoch.relus;
@@ -190,22 +194,28 @@ impl Running<'_> {
     fn epoch(&mut self) -> Result<SearchEpoch, OptimizeRunError> {
         let penalty = self.penalty.value();
         let learning_rate = self.search.section.learning_rate as f32;
-        let rates =
-            |_| StepRates { learning_rate, keep_penalty: penalty as f32, ..StepRates::default() };
+        let rates = |_| StepRates { learning_rate, keep_penalty: penalty as f32, ..StepRates::default() };
         let stop = self.stop_count();
         let longest = (self.learner.steps_per_epoch() / 16).max(1);
         let counter = &self.counter;
-        let mut look = next_look(|threshold| counter.above(self.learner.network(), threshold), stop, learning_rate, longest);
-        let figures = self.learner.run_epoch_until(u64::from(self.state.epoch), &rates, &mut |network, done| {
-            if done < look {
-                return ControlFlow::Continue(());
-            }
-            if counter.above(network, THRESHOLD) <= stop {
-                return ControlFlow::Break(());
-            }
-            look = done + next_look(|threshold| counter.above(network, threshold), stop, learning_rate, longest);
-            ControlFlow::Continue(())
-        })?;
+        let mut look = next_look(
+            |threshold| counter.above(self.learner.network(), threshold),
+            stop,
+            learning_rate,
+            longest,
+        );
+        let figures =
+            self.learner.run_epoch_until(u64::from(self.state.epoch), &rates, &mut |network, done| {
+                if done < look {
+                    return ControlFlow::Continue(());
+                }
+                if counter.above(network, THRESHOLD) <= stop {
+                    return ControlFlow::Break(());
+                }
+                look = done
+                    + next_look(|threshold| counter.above(network, threshold), stop, learning_rate, longest);
+                ControlFlow::Continue(())
+            })?;
         self.state.epoch += 1;
         self.state.step += self.learner.steps_per_epoch();
         let tried = evaluate(self.learner.network(), &self.search.trial.1, TRIAL_BATCH)?;
@@ -292,7 +302,9 @@ impl SearchLog {
         let failed = |source| OptimizeRunError::File { path: path.clone(), source };
         std::fs::create_dir_all(folder).map_err(failed)?;
         let earlier = std::fs::read_to_string(&path).unwrap_or_default();
-        let is_kept = |line: &&str| serde_json::from_str::<SearchEpoch>(line).is_ok_and(|epoch| epoch.epoch <= epochs_done);
+        let is_kept = |line: &&str| {
+            serde_json::from_str::<SearchEpoch>(line).is_ok_and(|epoch| epoch.epoch <= epochs_done)
+        };
         let mut file = std::fs::File::create(&path).map_err(failed)?;
         for line in earlier.lines().filter(is_kept) {
             writeln!(file, "{line}").map_err(failed)?;

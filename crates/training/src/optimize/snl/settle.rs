@@ -118,7 +118,8 @@ impl KeepScores {
             ranked.extend((0..).zip(scores).map(|(index, score)| (*score, site, index)));
         }
         ranked.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
-        let mut keeps: Vec<Vec<bool>> = self.sites.iter().map(|(_, scores)| vec![false; scores.len()]).collect();
+        let mut keeps: Vec<Vec<bool>> =
+            self.sites.iter().map(|(_, scores)| vec![false; scores.len()]).collect();
         let mut left = budget;
         for (_, site, index) in ranked {
             let weight = self.weight(self.sites[site as usize].0);
@@ -129,12 +130,15 @@ impl KeepScores {
                 break;
             }
         }
-        let site_mask = |keeps: Vec<bool>| match (keeps.iter().all(|keep| *keep), keeps.iter().any(|keep| *keep)) {
-            (true, _) => SiteMask::KeepAll,
-            (_, false) => SiteMask::DropAll,
-            _ if self.granularity == ScoreGranularity::Channel => SiteMask::Channels(Bits::collect(keeps)),
-            _ => SiteMask::Pixels(Bits::collect(keeps)),
-        };
+        let site_mask =
+            |keeps: Vec<bool>| match (keeps.iter().all(|keep| *keep), keeps.iter().any(|keep| *keep)) {
+                (true, _) => SiteMask::KeepAll,
+                (_, false) => SiteMask::DropAll,
+                _ if self.granularity == ScoreGranularity::Channel => {
+                    SiteMask::Channels(Bits::collect(keeps))
+                }
+                _ => SiteMask::Pixels(Bits::collect(keeps)),
+            };
         ActivationMask::new(spec, keeps.into_iter().map(site_mask).collect())
             .expect("there is one bit for each score, and the scores fit the network")
     }
@@ -191,13 +195,20 @@ mod tests {
         assert_eq!(scores(ScoreGranularity::Channel, |_| 0.5).kept(THRESHOLD), all);
         assert_eq!(scores(ScoreGranularity::Pixel, |_| THRESHOLD).kept(THRESHOLD), 0);
         // Scores may leave the unit interval: below zero they drop, above one they keep.
-        assert_eq!(scores(ScoreGranularity::Pixel, |index| if index < 7 { 1.2 } else { -0.3 }).kept(THRESHOLD), 7);
+        assert_eq!(
+            scores(ScoreGranularity::Pixel, |index| if index < 7 { 1.2 } else { -0.3 }).kept(THRESHOLD),
+            7
+        );
     }
 
     #[test]
     fn the_budget_is_hit_exactly_from_both_sides() {
         for kept in [98, 100, 102] {
-            let scores = scores(ScoreGranularity::Pixel, |index| if index < kept { 1.0 - index as f32 / 1e3 } else { 0.0 });
+            let scores =
+                scores(
+                    ScoreGranularity::Pixel,
+                    |index| if index < kept { 1.0 - index as f32 / 1e3 } else { 0.0 },
+                );
             let settled = scores.settle(&network(), 100, MAX_MOVED).unwrap();
             assert_eq!((settled.mask.relu_count(), settled.by_threshold), (100, kept as u64));
             assert_eq!(settled.moved, 100_u64.abs_diff(kept as u64));

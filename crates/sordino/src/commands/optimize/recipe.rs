@@ -107,7 +107,7 @@ fn set_synthetic(recipe: &mut Recipe) {
         snl.batch = TRIAL_BATCH;
         snl.learning_rate = 5e-3;
         snl.penalty =
-            PenaltySchedule::Paced { first: 1e-4, raise: 1.5, hold_epochs: 2, epochs: TRIAL_EPOCHS };
+            PenaltySchedule::Paced { first: 4e-3, raise: 1.5, hold_epochs: 2, epochs: TRIAL_EPOCHS };
     }
 }
 
@@ -137,10 +137,12 @@ fn set_method(recipe: &mut Recipe, method: &Method, budget: Option<ReluBudget>) 
                 section.granularity = ScoreGranularity::Channel;
             }
             if let Some(epochs) = arguments.search_epochs {
-                let (PenaltySchedule::Patient { first, .. } | PenaltySchedule::Paced { first, .. }) =
-                    section.penalty;
+                let (first, raise) = match section.penalty {
+                    PenaltySchedule::Patient { first, .. } => (first, 1.3),
+                    PenaltySchedule::Paced { first, raise, .. } => (first, raise),
+                };
                 let hold_epochs = (epochs / 8).min(5);
-                section.penalty = PenaltySchedule::Paced { first, raise: 1.3, hold_epochs, epochs };
+                section.penalty = PenaltySchedule::Paced { first, raise, hold_epochs, epochs };
             }
         }
         (Some(OptimizeSection::DeepReduce(section)), Method::Deepreduce(arguments)) => {

@@ -123,7 +123,8 @@ impl Report {
             freezing.widest_ring_bits
         )?;
         self.write_rescales(out)?;
-        self.write_calibration(out)
+        self.write_calibration(out)?;
+        self.accuracy.as_ref().map_or(Ok(()), |accuracy| accuracy.write(out))
     }
 
     fn write_rescales(&self, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -67,8 +67,25 @@ fn an_optimized_network_runs_in_private_as_its_reference() {
     let _ = std::fs::remove_dir_all(&folder);
     let out = folder.to_str().unwrap();
     let arguments = [
-        "optimize", "snl", "--network", "resnet10:m=2", "--budget", "25%", "--data", "synthetic", "--device", "cpu",
-        "--threads", "1", "--epochs", "2", "--search-epochs", "3", "--out", out, "--json",
+        "optimize",
+        "snl",
+        "--network",
+        "resnet10:m=2",
+        "--budget",
+        "25%",
+        "--data",
+        "synthetic",
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+        "--epochs",
+        "2",
+        "--search-epochs",
+        "3",
+        "--out",
+        out,
+        "--json",
     ];
     let found: serde_json::Value = serde_json::from_str(&answer(&arguments)).unwrap();
     let record = &found["records"][0];

@@ -175,6 +175,9 @@ impl Recipe {
     /// Refuses values that make no sense, alone or together.
     fn check(&self) -> Result<(), RecipeError> {
         self.training.check()?;
+        if let Some((key, value, expected)) = self.optimize.as_ref().and_then(OptimizeSection::out_of_range) {
+            return Err(RecipeError::Value { key, value, expected });
+        }
         if self.training.loss.needs_teacher() && self.teacher.is_none() && self.optimize.is_none() {
             return Err(RecipeError::Together {
                 reason: "training.loss.distillation needs a teacher: add [teacher] checkpoint = \"RUN\"",

@@ -88,6 +88,14 @@ mod tests {
     }
 
     #[test]
+    fn senseless_settings_are_refused() {
+        let text = "[data]\nset = \"cifar100\"\n[network]\nname = \"resnet18\"\n[training]\nepochs = 3\nbatch = 8\n\
+                    [optimize]\nmethod = \"snl\"\nbudget = 5\nlearning_rate = 0.0\n";
+        let error = Recipe::from_toml(text).unwrap_err().to_string();
+        assert_eq!(error, "optimize.learning_rate is 0; expected a rate above 0");
+    }
+
+    #[test]
     fn what_cannot_be_done_is_refused_before_anything_is_trained() {
         let text = refusal("method = \"snl\"\nbudget = 600000", "");
         assert!(text.contains("557056 ReLUs") && text.contains("smaller budget"), "{text}");

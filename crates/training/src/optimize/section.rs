@@ -42,6 +42,29 @@ impl OptimizeSection {
     }
 }
 
+impl OptimizeSection {
+    /// What is out of its range: the key, what came and what can be used.
+    pub(crate) fn out_of_range(&self) -> Option<(&'static str, String, &'static str)> {
+        let Self::Snl(section) = self else { return None };
+        let (first, raise) = match section.penalty {
+            PenaltySchedule::Patient { first, raise, .. } | PenaltySchedule::Paced { first, raise, .. } => {
+                (first, raise)
+            }
+        };
+        let checks = [
+            ("optimize.penalty.first", first, first > 0.0 && first <= 1e3, "a number above 0, at most 1000"),
+            ("optimize.penalty.raise", raise, raise > 1.0 && raise <= 10.0, "a factor above 1, at most 10"),
+            ("optimize.learning_rate", section.learning_rate, section.learning_rate > 0.0, "a rate above 0"),
+            ("optimize.temperature", section.temperature, section.temperature > 0.0, "a number above 0"),
+            ("optimize.batch", section.batch as f64, section.batch >= 2, "2 images or more"),
+            ("optimize.distillation", section.distillation, section.distillation >= 0.0, "0 or more"),
+            ("optimize.max_moved", section.max_moved, (0.0..=0.5).contains(&section.max_moved), "0 to 0.5"),
+        ];
+        let bad = checks.into_iter().find(|(_, value, is_good, _)| !is_good || !value.is_finite());
+        bad.map(|(key, value, _, expected)| (key, value.to_string(), expected))
+    }
+}
+
 /// SNL's search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

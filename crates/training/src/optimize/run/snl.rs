@@ -6,6 +6,7 @@ use network::cost::Cost;
 use network::mask::ActivationMask;
 
 use super::{Found, Job, OptimizeRunError, OptimizeWatch, read_json, write_json};
+use crate::assemble::{AssembleOptions, TrainableNetwork};
 use crate::checkpoint::{Checkpoint, Part};
 use crate::learn::DeviceImages;
 use crate::optimize::SnlSection;
@@ -75,9 +76,9 @@ impl Job<'_> {
             Some(path) => Checkpoint::load(path, Part::Weights)?,
             None => teacher_checkpoint.clone(),
         };
-        let options = assemble_options(self.recipe, device);
+        let options = AssembleOptions { auxiliary_head: false, ..assemble_options(self.recipe, device) };
         let teacher = trained(&teacher_checkpoint, &teacher_checkpoint.spec()?, options.clone(), device)?;
-        let mut network = crate::assemble::TrainableNetwork::new(&self.spec, &options, device)?;
+        let mut network = TrainableNetwork::new(&self.spec, &options, device)?;
         network.load_arrays(&start.weights)?;
         let state = images.state(self.recipe, &self.spec);
         let folder = self.options.folder.join("search");

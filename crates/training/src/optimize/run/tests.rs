@@ -123,6 +123,30 @@ fn snl_hits_a_quarter_exactly_and_keeps_the_accuracy() {
 }
 
 #[test]
+fn an_interrupted_search_goes_on_to_the_same_mask() {
+    let search = |folder: &Path, extra: &str| {
+        let mut recipe = recipe(&format!(
+            "method = \"snl\"\nbudget = \"60%\"\nlearning_rate = 2e-2\nbatch = 50\ncheckpoint_every = 1\n\
+             penalty = {{ kind = \"paced\", first = 8e-3, raise = 2.0, hold_epochs = 1, epochs = 4 }}\n{extra}"
+        ));
+        recipe.training.epochs = 1;
+        recipe.training.schedule.warm_up_epochs = 0.0;
+        optimize(&recipe, &options(folder), &mut Silent::default())
+    };
+    let mask = |folder: &Path| std::fs::read(folder.join("settled/mask.sordino-mask")).unwrap();
+    let whole = Scratch::new("optimize-whole-search");
+    search(whole.path(), "").unwrap();
+    let cut = Scratch::new("optimize-cut-search");
+    let error = search(cut.path(), "max_epochs = 1").unwrap_err().to_string();
+    assert!(error.contains("raise optimize.max_epochs"), "{error}");
+    search(cut.path(), "").unwrap();
+    assert_eq!(mask(cut.path()), mask(whole.path()));
+    let lines =
+        |folder: &Path| std::fs::read_to_string(folder.join("search/search.jsonl")).unwrap().lines().count();
+    assert_eq!(lines(cut.path()), lines(whole.path()));
+}
+
+#[test]
 fn deepreduce_keeps_the_accuracy_at_a_quarter() {
     let folder = Scratch::new("optimize-deepreduce");
     let recipe = recipe("method = \"deepreduce\"\nbudget = \"25%\"\norder = \"3,2,4,1\"");

@@ -13,8 +13,9 @@ use crate::assemble::{Granularity, TrainableNetwork};
 use crate::checkpoint::{Checkpoint, Part, State};
 use crate::distill::{Distillation, Losses};
 use crate::learn::{DeviceImages, LearnOptions, Learner, Optimizer, StepRates, evaluate};
-use crate::optimize::SnlSection;
 use crate::optimize::run::OptimizeRunError;
+use crate::optimize::{OptimizeSection, SnlSection};
+use crate::recipe::Recipe;
 use crate::tensor::to_floats;
 
 /// Images of one step of a trial.
@@ -131,7 +132,7 @@ impl Search<'_> {
         }
         let mut earlier = Checkpoint::load(self.folder, Part::All)?;
         let other = || OptimizeRunError::OtherSearch { folder: self.folder.to_owned() };
-        if earlier.state.recipe != state.recipe {
+        if comparable(&earlier.state.recipe) != comparable(&state.recipe) {
             return Err(other());
         }
         let penalty = earlier.optimizer.remove(PENALTY).ok_or_else(other)?;
@@ -289,6 +290,18 @@ impl Running<'_> {
         checkpoint.save(self.search.folder, self.search.shard_bytes)?;
         Ok(())
     }
+}
+
+/// A recipe without what makes no difference to a search that goes on: where the data lies, how long it may take, how
+/// often it is written.
+fn comparable(recipe: &Recipe) -> Recipe {
+    let mut recipe = recipe.clone();
+    recipe.title = String::new();
+    recipe.data.directory = None;
+    if let Some(OptimizeSection::Snl(section)) = &mut recipe.optimize {
+        (section.max_epochs, section.checkpoint_every) = (1, 1);
+    }
+    recipe
 }
 
 /// `search.jsonl`: one line for each epoch.

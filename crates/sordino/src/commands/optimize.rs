@@ -191,8 +191,12 @@ fn train(
     let folder = options.folder.display();
     writeln!(
         out,
-        "all of it in {folder}; next: sordino freeze, with a checkpoint from {folder}/records.json"
+        "all of it in {folder}, with the recipes in {folder}/{}",
+        training::optimize::run::RECORDS
     )?;
+    if let Some(record) = found.records.first() {
+        writeln!(out, "next: sordino freeze {} -o {folder}/model.sordino", record.checkpoint)?;
+    }
     Ok(Answer::Yes)
 }
 

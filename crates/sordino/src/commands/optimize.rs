@@ -64,7 +64,6 @@ pub(super) struct CommonArguments {
 
 /// Where and how to run.
 #[derive(Debug, Args)]
-#[cfg_attr(not(feature = "training"), expect(dead_code, reason = "read by the trainer alone"))]
 pub(super) struct RunArguments {
     /// What to compute on [default: cuda where there is one].
     #[arg(long, value_enum)]

@@ -32,7 +32,7 @@ use graph::{FloatLinear, FloatOperation, Graph};
 use plan::{Plan, PlannedStep, Problem};
 use scales::LayerScale;
 
-pub use report::{FreezeReport, LayerReport, Overflow, Rescale, WidthReport};
+pub use report::{FreezeReport, LayerReport, Overflow, Rescale, WidthReport, count_overflows};
 
 /// How to freeze.
 #[derive(Clone, Debug, PartialEq)]

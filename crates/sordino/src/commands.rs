@@ -5,18 +5,24 @@
 mod bench;
 mod classify;
 mod completions;
+mod data;
 mod design;
 mod doctor;
+mod evaluate;
 mod freeze;
 mod inspect;
 mod link;
 mod load;
 mod man;
 mod model;
+mod optimize;
 mod prepare;
 mod progress;
 mod reduce;
+mod report;
 mod serve;
+mod sweep;
+mod train;
 mod verify;
 mod zoo;
 
@@ -40,7 +46,19 @@ enum Verb {
     Inspect(inspect::Arguments),
     /// Find networks for a ReLU budget by the papers' rules, without training.
     Design(design::Arguments),
-    /// Make a model file from a network and its weights.
+    /// Look at a folder of images to train on.
+    Data(data::Arguments),
+    /// Train a network by a recipe.
+    Train(train::Arguments),
+    /// Try a trained network on images that it did not learn from.
+    Evaluate(evaluate::Arguments),
+    /// Take ReLUs from a network by one of the papers' methods, and train what is left.
+    Optimize(optimize::Arguments),
+    /// Run many recipes that optimize networks, and keep the front of ReLUs against accuracy.
+    Sweep(sweep::Arguments),
+    /// Turn the logs of runs into one page with curves.
+    Report(report::Arguments),
+    /// Make a model file from a trained run, or from a network and its weights.
     Freeze(freeze::Arguments),
     /// Compare private inference with inference in the clear.
     Verify(verify::Arguments),
@@ -79,6 +97,12 @@ impl CommandLine {
             Verb::Zoo(arguments) => zoo::run(&arguments, out),
             Verb::Inspect(arguments) => inspect::run(&arguments, out),
             Verb::Design(arguments) => design::run(&arguments, out),
+            Verb::Data(arguments) => data::run(&arguments, out),
+            Verb::Train(arguments) => train::run(&arguments, out),
+            Verb::Evaluate(arguments) => evaluate::run(&arguments, out),
+            Verb::Optimize(arguments) => optimize::run(&arguments, out),
+            Verb::Sweep(arguments) => sweep::run(&arguments, out),
+            Verb::Report(arguments) => report::run(&arguments, out),
             Verb::Freeze(arguments) => freeze::run(&arguments, out),
             Verb::Verify(arguments) => verify::run(&arguments, out),
             Verb::Serve(arguments) => serve::run(&arguments, out),

@@ -16,6 +16,7 @@
 pub use crypto;
 pub use inference;
 pub use network;
+pub use training;
 
 pub mod client;
 pub mod commands;

@@ -191,6 +191,17 @@ fn measure(
     Ok((read.iter().map(width).collect(), read.iter().filter_map(overflow).collect()))
 }
 
+/// How many values of one image do not fit the widths of a model.
+pub fn count_overflows(model: &InferenceModel, trace: &Trace) -> u64 {
+    let outline = model.outline();
+    let checks = (0..=outline.steps.len()).filter_map(|step| WidthCheck::of(outline, step));
+    let counted = checks.map(|mut check| {
+        check.count(trace);
+        check.overflows
+    });
+    counted.sum()
+}
+
 /// The inputs of a step (or the logits) against their width.
 struct WidthCheck {
     step: usize,

@@ -3,6 +3,8 @@
 mod party;
 mod private;
 mod relay;
+#[cfg(feature = "training")]
+mod train;
 
 use std::io::Write;
 
@@ -20,6 +22,9 @@ pub(super) struct Arguments {
 enum What {
     /// Run private inferences and report where bytes and time go.
     Private(Box<private::Arguments>),
+    /// Measure a training step: forward, backward and optimizer.
+    #[cfg(feature = "training")]
+    Train(train::Arguments),
     /// The server's process of `bench private`.
     #[command(hide = true)]
     Server(party::Arguments),
@@ -28,6 +33,8 @@ enum What {
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     match &arguments.what {
         What::Private(arguments) => private::run(arguments, out),
+        #[cfg(feature = "training")]
+        What::Train(arguments) => train::run(arguments, out),
         What::Server(arguments) => party::run(arguments, out),
     }
 }

@@ -1,4 +1,7 @@
 //! `sordino freeze NETWORK -o FILE.sordino`: a network and its weights become the integers that are served.
+//! `sordino freeze RUN -o FILE.sordino`: so does a checkpoint of a run.
+
+mod checkpoint;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -20,6 +23,8 @@ pub(super) struct Arguments {
     /// Where to write the model; the name ends in .sordino.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    #[command(flatten)]
+    checkpoint: checkpoint::CheckpointArguments,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -38,6 +43,9 @@ struct Report {
     class_names: bool,
     relus: u64,
     overflow_count: u64,
+    /// For a checkpoint: what the network and the model do on test images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    accuracy: Option<checkpoint::Accuracy>,
     #[serde(flatten)]
     freezing: FreezeReport,
 }
@@ -50,9 +58,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         let name = arguments.output.display();
         bail!("{name} would not be known for a model; give it a name that ends in .sordino");
     }
-    let (model, freezing) = arguments.model.freeze()?;
-    model.save(&arguments.output)?;
-    let report = Report::new(arguments, &model, freezing)?;
+    let report = match arguments.model.checkpoint() {
+        Some(path) => checkpoint::freeze(arguments, path)?,
+        None => {
+            arguments.checkpoint.refuse()?;
+            let (model, freezing) = arguments.model.freeze()?;
+            model.save(&arguments.output)?;
+            Report::new(arguments, &model, freezing)?
+        }
+    };
     if arguments.json {
         return write_json(out, &report);
     }
@@ -72,6 +86,7 @@ impl Report {
             class_names: !model.outline().class_names.is_empty(),
             relus: model.outline().relu_count(),
             overflow_count: freezing.overflow_count(),
+            accuracy: None,
             freezing,
         })
     }
@@ -108,7 +123,8 @@ impl Report {
             freezing.widest_ring_bits
         )?;
         self.write_rescales(out)?;
-        self.write_calibration(out)
+        self.write_calibration(out)?;
+        self.accuracy.as_ref().map_or(Ok(()), |accuracy| accuracy.write(out))
     }
 
     fn write_rescales(&self, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -95,20 +95,28 @@ impl ModelArguments {
         is_model_file(path).then_some(path)
     }
 
-    /// Reads a model, which can no longer be changed.
-    fn load(&self, path: &Path) -> anyhow::Result<InferenceModel> {
-        let is_changed = self.reduction.reduction() != Reduction::default()
+    /// The folder that was named, if one was: a run, or a checkpoint of one.
+    pub(super) fn checkpoint(&self) -> Option<&Path> {
+        let path = Path::new(self.network.name());
+        path.is_dir().then_some(path)
+    }
+
+    /// Whether anything was asked for that models and checkpoints have fixed.
+    pub(super) fn changes_network(&self) -> bool {
+        self.reduction.reduction() != Reduction::default()
             || self.network.changes_size()
             || self.relus.is_some()
             || self.mask.is_some()
             || self.weights.is_some()
-            || self.weight_bits != 8
             || self.calibrate.is_some()
             || self.mean.is_some()
             || self.deviation.is_some()
             || self.class_names.is_some()
-            || matches!(self.outline, Outline::Coarse);
-        if is_changed {
+    }
+
+    /// Reads a model, which can no longer be changed.
+    fn load(&self, path: &Path) -> anyhow::Result<InferenceModel> {
+        if self.changes_network() || self.weight_bits != 8 || matches!(self.outline, Outline::Coarse) {
             bail!(
                 "{} is frozen: its size, ReLUs and weights are fixed; name the network it came from instead",
                 path.display()
@@ -159,20 +167,25 @@ impl ModelArguments {
                 .with_context(|| format!("{} is not usable", path.display()))?,
         };
         let mask = self.mask(&spec)?;
+        let images = self.calibration_images(&spec)?;
+        let class_names = self.class_names.as_deref().map(read_class_names).transpose()?.unwrap_or_default();
+        let image = Some(self.normalization(spec.draft().input.channels)?);
+        let options = FreezeOptions { class_names, image, ..self.freeze_options()? };
+        Ok(freeze(&spec, &weights, mask.as_ref(), &images, &options)?)
+    }
+
+    /// Bits of weights and detail of the outline, as asked for.
+    pub(super) fn freeze_options(&self) -> anyhow::Result<FreezeOptions> {
         let weight_bits = match self.weight_bits {
             8 => WeightBits::Eight,
             12 => WeightBits::Twelve,
             bits => bail!("weights of {bits} bits are not supported; choose 8 or 12"),
         };
-        let images = self.calibration_images(&spec)?;
         let outline = match self.outline {
             Outline::Fine => OutlineDetail::Fine,
             Outline::Coarse => OutlineDetail::Coarse,
         };
-        let class_names = self.class_names.as_deref().map(read_class_names).transpose()?.unwrap_or_default();
-        let image = Some(self.normalization(spec.draft().input.channels)?);
-        let options = FreezeOptions { weight_bits, outline, class_names, image, ..FreezeOptions::default() };
-        Ok(freeze(&spec, &weights, mask.as_ref(), &images, &options)?)
+        Ok(FreezeOptions { weight_bits, outline, ..FreezeOptions::default() })
     }
 
     /// What the scales are fixed on.
@@ -229,6 +242,8 @@ pub(super) enum Origin {
     Model,
     /// A safetensors file.
     File { path: PathBuf, is_calibrated: bool },
+    /// A run of training.
+    Checkpoint { path: PathBuf, epoch: u32, digest: String },
     /// Nowhere: good for measuring, but not for classifying.
     Random { seed: u64 },
 }
@@ -246,7 +261,7 @@ impl Origin {
                  trained on: --calibrate DIR takes them"
                     .to_owned(),
             ),
-            Self::File { is_calibrated: true, .. } | Self::Model => None,
+            Self::File { is_calibrated: true, .. } | Self::Checkpoint { .. } | Self::Model => None,
         }
     }
 }
@@ -259,6 +274,8 @@ pub(super) enum Calibration {
     Random,
     /// Image files.
     Folder { path: PathBuf },
+    /// Images that the network learned from.
+    Training { data: String },
 }
 
 impl std::fmt::Display for Calibration {
@@ -266,6 +283,7 @@ impl std::fmt::Display for Calibration {
         match self {
             Self::Random => formatter.write_str("random images"),
             Self::Folder { path } => write!(formatter, "images of {}", path.display()),
+            Self::Training { data } => write!(formatter, "training images of {data}"),
         }
     }
 }

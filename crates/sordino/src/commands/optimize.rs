@@ -1,0 +1,250 @@
+//! `sordino optimize METHOD`: a network, data and a ReLU budget become a trained network of few ReLUs.
+
+mod recipe;
+#[cfg(feature = "training")]
+pub(super) mod watch;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use training::optimize::{Plan, Preview, ReluBudget, preview};
+use training::recipe::Recipe;
+
+use super::Answer;
+use super::train::DeviceChoice;
+use crate::report::{Table, grouped, short};
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    method: Method,
+}
+
+#[derive(Debug, Subcommand)]
+enum Method {
+    /// Cull, thin and reshape stages by their criticality, which training finds out (DeepReDuce).
+    Deepreduce(DeepReduceArguments),
+    /// Learn for every single ReLU whether it may go (SNL).
+    Snl(SnlArguments),
+    /// Choose a HybReNet for the budget, with ReLU-reuse for the smallest (DeepReShape).
+    Deepreshape(DeepReshapeArguments),
+}
+
+/// What every method takes.
+#[derive(Debug, Args)]
+pub(super) struct CommonArguments {
+    /// Take everything that is not given here from this recipe [default: the papers' settings].
+    #[arg(long, value_name = "FILE")]
+    recipe: Option<PathBuf>,
+    /// The network that is to lose ReLUs: a name, or a TOML file [default: resnet18].
+    #[arg(long, value_name = "NETWORK")]
+    network: Option<String>,
+    /// How many ReLUs may stay: 50000, 50K, or a part of them, 25%.
+    #[arg(long, value_name = "COUNT")]
+    budget: Option<ReluBudget>,
+    /// A folder of images, or synthetic [default: the recipe's, or synthetic].
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// The run or checkpoint of a teacher [default: the recipe's, or the full network is trained first].
+    #[arg(long, value_name = "CHECKPOINT")]
+    teacher: Option<PathBuf>,
+    /// Epochs of the last training.
+    #[arg(long, value_name = "COUNT")]
+    epochs: Option<u32>,
+    /// What everything is drawn from.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Say what would be trained, and stop.
+    #[arg(long)]
+    plan: bool,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+/// Where and how to run.
+#[derive(Debug, Args)]
+pub(super) struct RunArguments {
+    /// What to compute on [default: cuda where there is one].
+    #[arg(long, value_enum)]
+    pub(super) device: Option<DeviceChoice>,
+    /// Where everything goes; a second call with the same folder goes on [default: runs/ and the method].
+    #[arg(long, value_name = "DIR")]
+    pub(super) out: Option<PathBuf>,
+    /// The largest file of a checkpoint, in MiB.
+    #[arg(long, value_name = "SIZE", default_value_t = training::checkpoint::DEFAULT_SHARD_MIB)]
+    pub(super) shard_mib: u64,
+    /// CPU threads; the same number gives the same bits [default: all cores].
+    #[arg(long, value_name = "COUNT")]
+    pub(super) threads: Option<usize>,
+    /// Print the results as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+#[derive(Debug, Args)]
+struct DeepReduceArguments {
+    #[command(flatten)]
+    common: CommonArguments,
+    /// All stages, most critical first [default: found by training].
+    #[arg(long, value_name = "STAGES")]
+    criticality: Option<String>,
+    /// Epochs of the networks that find it.
+    #[arg(long, value_name = "COUNT")]
+    probe_epochs: Option<u32>,
+    /// Find the criticality and stop.
+    #[arg(long)]
+    only_criticality: bool,
+    /// Also consider networks with one block per surviving stage (`*` in the paper).
+    #[arg(long)]
+    single_blocks: bool,
+}
+
+#[derive(Debug, Args)]
+struct SnlArguments {
+    #[command(flatten)]
+    common: CommonArguments,
+    /// A run of the network to start from [default: the teacher].
+    #[arg(long, value_name = "CHECKPOINT")]
+    start: Option<PathBuf>,
+    /// Decide for whole channels.
+    #[arg(long)]
+    channels: bool,
+    /// Reach the budget in about so many epochs [default: the recipe's schedule].
+    #[arg(long, value_name = "COUNT")]
+    search_epochs: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+struct DeepReshapeArguments {
+    #[command(flatten)]
+    common: CommonArguments,
+    /// All stages, most critical first [default: 3,2,4,1].
+    #[arg(long, value_name = "STAGES")]
+    criticality: Option<String>,
+    /// Reduce the network itself instead of choosing a HybReNet on its depths.
+    #[arg(long)]
+    keep_network: bool,
+}
+
+impl Method {
+    fn common(&self) -> &CommonArguments {
+        match self {
+            Self::Deepreduce(arguments) => &arguments.common,
+            Self::Snl(arguments) => &arguments.common,
+            Self::Deepreshape(arguments) => &arguments.common,
+        }
+    }
+}
+
+pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    let recipe = recipe::of(&arguments.method)?;
+    let common = arguments.method.common();
+    let data = common.data.as_deref().filter(|data| data.as_os_str() != recipe::SYNTHETIC);
+    if common.plan {
+        let directory = data.or(recipe.data.directory.as_deref());
+        let set = training::data::open(&recipe.data.request(), directory)?.training;
+        write_preview(&preview(&recipe, set.shape, set.classes.len())?, out)?;
+        return Ok(Answer::Yes);
+    }
+    train(&recipe, data, &common.run, out)
+}
+
+#[cfg(not(feature = "training"))]
+fn train(
+    recipe: &Recipe,
+    data: Option<&std::path::Path>,
+    _: &RunArguments,
+    _: &mut dyn Write,
+) -> anyhow::Result<Answer> {
+    // What cannot be done at all is said before what this build cannot do.
+    let set =
+        training::data::open(&recipe.data.request(), data.or(recipe.data.directory.as_deref()))?.training;
+    preview(recipe, set.shape, set.classes.len())?;
+    super::train::missing()
+}
+
+#[cfg(feature = "training")]
+fn train(
+    recipe: &Recipe,
+    data: Option<&std::path::Path>,
+    arguments: &RunArguments,
+    out: &mut dyn Write,
+) -> anyhow::Result<Answer> {
+    let method = recipe.optimize.as_ref().map_or("optimize", |section| section.method());
+    let options = arguments.options(data, method)?;
+    let found = training::optimize::run::optimize(recipe, &options, &mut watch::Terminal::new())?;
+    if arguments.json {
+        return super::write_json(out, &found);
+    }
+    if !found.criticality.is_empty() {
+        let mut table = Table::new(&["<stage", "ReLUs", "accuracy alone", "criticality"]);
+        for finding in &found.criticality {
+            let name = format!("S{}", finding.stage);
+            let accuracy = format!("{:.2}%", finding.accuracy);
+            table.row(vec![name, grouped(finding.relus), accuracy, format!("{:.2}", finding.criticality)]);
+        }
+        table.write(out)?;
+    }
+    watch::write_records(&found.records, out)?;
+    let folder = options.folder.display();
+    writeln!(
+        out,
+        "all of it in {folder}, with the recipes in {folder}/{}",
+        training::optimize::run::RECORDS
+    )?;
+    if let Some(record) = found.records.first() {
+        writeln!(out, "next: sordino freeze {} -o {folder}/model.sordino", record.checkpoint)?;
+    }
+    Ok(Answer::Yes)
+}
+
+#[cfg(feature = "training")]
+impl RunArguments {
+    /// What the trainer takes.
+    pub(super) fn options(
+        &self,
+        data: Option<&std::path::Path>,
+        name: &str,
+    ) -> anyhow::Result<training::optimize::run::OptimizeOptions> {
+        if self.shard_mib == 0 {
+            anyhow::bail!("--shard-mib is 0; a file of a checkpoint has at least 1 MiB");
+        }
+        Ok(training::optimize::run::OptimizeOptions {
+            data: data.map(Into::into),
+            device: super::train::device(self.device)?,
+            folder: self.out.clone().unwrap_or_else(|| std::path::Path::new("runs").join(name)),
+            shard_bytes: self.shard_mib.saturating_mul(1 << 20),
+            threads: self.threads,
+        })
+    }
+}
+
+fn write_preview(preview: &Preview, out: &mut dyn Write) -> anyhow::Result<()> {
+    match preview {
+        Preview::Search { network, before, budget } => {
+            writeln!(
+                out,
+                "{network}: a search from {} ReLUs to {}",
+                grouped(before.relus),
+                grouped(*budget)
+            )?;
+        }
+        Preview::Probes(plans) => {
+            writeln!(out, "networks that find the criticality of the stages; candidates follow from it:\n")?;
+            write_plans(plans, out)?;
+        }
+        Preview::Networks(plans) => write_plans(plans, out)?,
+    }
+    Ok(())
+}
+
+fn write_plans(plans: &[Plan], out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut table = Table::new(&["<network", "ReLUs", "multiply-adds", "parameters"]);
+    for plan in plans {
+        let cost = plan.cost;
+        table.row(vec![plan.title.clone(), grouped(cost.relus), short(cost.macs), grouped(cost.parameters)]);
+    }
+    table.write(out)?;
+    Ok(())
+}

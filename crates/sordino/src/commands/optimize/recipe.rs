@@ -1,0 +1,165 @@
+//! From flags to a recipe: the papers' settings, or those of a file, with what the flags change.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use training::data::{DataKind, survey};
+use training::optimize::snl::{PenaltySchedule, ScoreGranularity};
+use training::optimize::{OptimizeSection, ReluBudget};
+use training::recipe::{Augmentation, NetworkSection, Precision, Recipe, ScheduleKind, TeacherSection};
+
+use super::{CommonArguments, Method};
+
+/// The name of the set that is drawn on the spot.
+pub(super) const SYNTHETIC: &str = "synthetic";
+
+/// The papers' settings, as recipes that come with the product.
+const DEEPREDUCE: &str = include_str!("../../../../../recipes/deepreduce-28.7k.toml");
+const SNL: &str = include_str!("../../../../../recipes/snl-resnet18-50k.toml");
+const DEEPRESHAPE: &str = include_str!("../../../../../recipes/hybrenet-104k-cifar100.toml");
+
+/// Epochs and batch of a first try on the synthetic set.
+const TRIAL_EPOCHS: u32 = 12;
+const TRIAL_BATCH: usize = 50;
+
+/// The recipe that the flags mean.
+pub(super) fn of(method: &Method) -> anyhow::Result<Recipe> {
+    let common = method.common();
+    let (mut recipe, is_ours) = base(method, common)?;
+    if let Some(network) = &common.network {
+        recipe.network = NetworkSection::named(network);
+    }
+    match &common.data {
+        Some(data) => set_data(&mut recipe, data)?,
+        None if is_ours => set_synthetic(&mut recipe),
+        None => {}
+    }
+    if let Some(teacher) = &common.teacher {
+        recipe.teacher = Some(TeacherSection { checkpoint: teacher.clone() });
+    }
+    recipe.seed = common.seed.unwrap_or(recipe.seed);
+    if let Some(epochs) = common.epochs {
+        set_epochs(&mut recipe, epochs);
+    }
+    set_method(&mut recipe, method, common.budget)?;
+    // Read back, so that flags are held to the same rules as files.
+    Ok(Recipe::from_toml(&recipe.to_toml())?)
+}
+
+/// The file given, or our recipe of the method without its teacher; whether it is ours.
+fn base(method: &Method, common: &CommonArguments) -> anyhow::Result<(Recipe, bool)> {
+    let (text, wanted) = match method {
+        Method::Deepreduce(_) => (DEEPREDUCE, "deepreduce"),
+        Method::Snl(_) => (SNL, "snl"),
+        Method::Deepreshape(_) => (DEEPRESHAPE, "deepreshape"),
+    };
+    if let Some(path) = &common.recipe {
+        let recipe = Recipe::from_file(path)?;
+        return match recipe.optimize.as_ref().map(OptimizeSection::method) {
+            Some(came) if came == wanted => Ok((recipe, false)),
+            Some(came) => bail!("{} is a recipe of {came}, not of {wanted}", path.display()),
+            None => bail!("{} has no [optimize] section; use `sordino train` with it", path.display()),
+        };
+    }
+    if common.budget.is_none()
+        && !matches!(method, Method::Deepreduce(arguments) if arguments.only_criticality)
+    {
+        bail!("give a budget, such as --budget 50K or --budget 25%, or a recipe with --recipe");
+    }
+    let mut recipe = Recipe::from_toml(text)?;
+    recipe.teacher = None;
+    recipe.title = String::new();
+    // The order of the recipe is that of ResNet-18 on CIFAR-100, its budget that of one table's row.
+    if let Some(OptimizeSection::DeepReduce(section)) = &mut recipe.optimize {
+        (section.order, section.budget) = (None, None);
+    }
+    Ok((recipe, true))
+}
+
+fn set_data(recipe: &mut Recipe, data: &Path) -> anyhow::Result<()> {
+    if data.as_os_str() == SYNTHETIC {
+        set_synthetic(recipe);
+        return Ok(());
+    }
+    let found = survey(data, recipe.data.side).kind;
+    let kind = found.with_context(|| {
+        format!("{} holds no images; `sordino data check {}` says more", data.display(), data.display())
+    })?;
+    recipe.data.set = kind;
+    recipe.data.synthetic = None;
+    recipe.data.directory = Some(data.to_owned());
+    Ok(())
+}
+
+/// Shapes in colors are learned in less time than photographs.
+fn set_synthetic(recipe: &mut Recipe) {
+    if recipe.data.set == DataKind::Synthetic {
+        return;
+    }
+    recipe.data.set = DataKind::Synthetic;
+    recipe.data.directory = None;
+    recipe.training.batch = TRIAL_BATCH;
+    recipe.training.precision = Precision::F32;
+    recipe.training.augmentation = Augmentation::default();
+    recipe.training.evaluate_every = 1;
+    set_epochs(recipe, TRIAL_EPOCHS);
+    if let Some(OptimizeSection::Snl(snl)) = &mut recipe.optimize {
+        snl.batch = TRIAL_BATCH;
+        snl.learning_rate = 5e-3;
+        snl.penalty =
+            PenaltySchedule::Paced { first: 4e-3, raise: 1.5, hold_epochs: 2, epochs: TRIAL_EPOCHS };
+    }
+}
+
+/// Another number of epochs; milestones and warm-ups move in proportion.
+fn set_epochs(recipe: &mut Recipe, epochs: u32) {
+    let training = &mut recipe.training;
+    let part = f64::from(epochs) / f64::from(training.epochs.max(1));
+    training.epochs = epochs;
+    training.schedule.warm_up_epochs *= part;
+    if training.schedule.kind == ScheduleKind::Step {
+        let moved = |milestone: &mut u32| *milestone = (f64::from(*milestone) * part).round() as u32;
+        training.schedule.milestones.iter_mut().for_each(moved);
+    }
+    if let Some(training::recipe::Distillation::Dkd { warm_up_epochs, .. }) = &mut training.loss.distillation
+    {
+        *warm_up_epochs *= part;
+    }
+}
+
+/// What the flags say about the method itself.
+fn set_method(recipe: &mut Recipe, method: &Method, budget: Option<ReluBudget>) -> anyhow::Result<()> {
+    match (&mut recipe.optimize, method) {
+        (Some(OptimizeSection::Snl(section)), Method::Snl(arguments)) => {
+            section.budget = budget.unwrap_or(section.budget);
+            section.start = arguments.start.clone().or(section.start.take());
+            if arguments.channels {
+                section.granularity = ScoreGranularity::Channel;
+            }
+            if let Some(epochs) = arguments.search_epochs {
+                let (first, raise) = match section.penalty {
+                    PenaltySchedule::Patient { first, .. } => (first, 1.3),
+                    PenaltySchedule::Paced { first, raise, .. } => (first, raise),
+                };
+                let hold_epochs = (epochs / 8).min(5);
+                section.penalty = PenaltySchedule::Paced { first, raise, hold_epochs, epochs };
+            }
+        }
+        (Some(OptimizeSection::DeepReduce(section)), Method::Deepreduce(arguments)) => {
+            section.budget = budget.or(section.budget);
+            section.order = arguments.criticality.clone().or(section.order.take());
+            section.probe_epochs = arguments.probe_epochs.or(section.probe_epochs);
+            section.only_criticality |= arguments.only_criticality;
+            section.single_blocks |= arguments.single_blocks;
+        }
+        (Some(OptimizeSection::DeepReshape(section)), Method::Deepreshape(arguments)) => {
+            section.budget = budget.unwrap_or(section.budget);
+            section.keep_network |= arguments.keep_network;
+            if let Some(order) = &arguments.criticality {
+                section.order = order.clone();
+            }
+        }
+        _ => bail!("the recipe is one of another method"),
+    }
+    Ok(())
+}

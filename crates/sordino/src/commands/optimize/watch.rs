@@ -1,0 +1,81 @@
+//! How far an optimization is, and its results as a table.
+
+use std::io::Write;
+
+use training::log::{Epoch, Start};
+use training::optimize::ResultRecord;
+use training::optimize::run::OptimizeWatch;
+use training::optimize::snl::SearchEpoch;
+use training::run::Watch;
+
+use crate::commands::train::watch;
+use crate::report::{Table, grouped, short};
+
+/// Tells a person how far an optimization is.
+pub(in crate::commands) struct Terminal(watch::Terminal);
+
+impl Terminal {
+    pub(in crate::commands) fn new() -> Self {
+        Self(watch::Terminal::new())
+    }
+}
+
+impl Watch for Terminal {
+    fn start(&mut self, start: &Start) {
+        self.0.start(start);
+    }
+
+    fn step(&mut self, done: u64, steps: u64) {
+        self.0.step(done, steps);
+    }
+
+    fn epoch(&mut self, epoch: &Epoch) {
+        self.0.epoch(epoch);
+    }
+}
+
+impl OptimizeWatch for Terminal {
+    fn part(&mut self, title: &str) {
+        self.0.say(&format!("== {title}"));
+    }
+
+    fn search(&mut self, epoch: &SearchEpoch) {
+        self.0.say(&format!(
+            "search epoch {}: {} ReLUs, penalty {:.2e}, loss {:.4}, learned {:.2}%, {} {:.2}%, {:.1} s",
+            epoch.epoch,
+            grouped(epoch.relus),
+            epoch.penalty,
+            epoch.loss,
+            100.0 * epoch.training_accuracy,
+            epoch.tried_on,
+            100.0 * epoch.accuracy,
+            epoch.seconds
+        ));
+    }
+}
+
+/// The results, one line each.
+pub(in crate::commands) fn write_records(
+    records: &[ResultRecord],
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    if records.is_empty() {
+        return Ok(());
+    }
+    let mut table =
+        Table::new(&["<network", "<method", "ReLUs", "of", "multiply-adds", "accuracy", "<on", "%/1K"]);
+    for record in records {
+        table.row(vec![
+            record.title.clone(),
+            record.method.clone(),
+            grouped(record.relus),
+            grouped(record.relus_before),
+            short(record.macs),
+            format!("{:.2}%", record.float_accuracy),
+            record.measured_on.clone(),
+            format!("{:.2}", record.accuracy_per_kilorelu),
+        ]);
+    }
+    table.write(out)?;
+    Ok(())
+}

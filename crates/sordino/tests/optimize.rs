@@ -1,0 +1,104 @@
+//! `sordino optimize` and `sordino sweep` as a user meets them.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::process::{Command, Output};
+
+fn sordino(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sordino")).args(arguments).output().unwrap()
+}
+
+fn refusal(arguments: &[&str]) -> String {
+    let output = sordino(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn answer(arguments: &[&str]) -> String {
+    let output = sordino(arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_what_to_do() {
+    let optimize = |method, rest: &[&str]| {
+        refusal(&[&["optimize", method, "--data", "synthetic", "--network", "resnet10:m=4"], rest].concat())
+    };
+    let text = optimize("snl", &["--budget", "0"]);
+    assert!(text.contains("budget of zero") && text.contains("at least one"), "{text}");
+    let text = optimize("snl", &["--budget", "5000"]);
+    assert!(text.contains("4864 ReLUs") && text.contains("smaller budget"), "{text}");
+    let text = optimize("deepreshape", &["--budget", "5000"]);
+    assert!(text.contains("4864 ReLUs"), "{text}");
+    let text = optimize("snl", &["--budget", "25%", "--teacher", "/nowhere/run"]);
+    assert!(text.contains("no teacher at /nowhere/run") && text.contains("sordino train"), "{text}");
+    let text = optimize("snl", &["--budget", "lots"]);
+    assert!(text.contains("25%"), "{text}");
+    let text = optimize("snl", &[]);
+    assert!(text.contains("--budget"), "{text}");
+    let text = refusal(&["sweep", "/nowhere/sweep.toml"]);
+    assert!(text.contains("/nowhere/sweep.toml"), "{text}");
+}
+
+#[test]
+fn a_plan_needs_no_trainer() {
+    let plan = |rest: &[&str]| answer(&[&["optimize"], rest, &["--data", "synthetic", "--plan"]].concat());
+    let text = plan(&["deepreshape", "--network", "resnet18", "--budget", "13056"]);
+    // Images of 16x16 have a quarter of the ReLUs of 32x32: Table 5's row of 52.2K.
+    assert!(text.contains("hrn-2x5x3x:m=16 (cull 1, thin 2+3+4)") && text.contains("13,056"), "{text}");
+    let text = plan(&["deepreduce", "--network", "resnet18", "--budget", "25%"]);
+    assert!(text.contains("S1 alone") && text.contains("S4 alone"), "{text}");
+    let text = plan(&["snl", "--network", "resnet10:m=4", "--budget", "25%"]);
+    assert!(text.contains("from 4,864 ReLUs to 1,216"), "{text}");
+}
+
+#[test]
+fn the_runs_of_a_sweep_are_listed() {
+    let recipe = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes/snl-resnet18-50k.toml");
+    assert_eq!(answer(&["sweep", recipe, "--plan"]), "snl-resnet18-50k: snl, budget 50000, seed 1\n");
+}
+
+/// A network linearized by SNL is frozen with its mask and runs in private as it runs in the clear.
+#[cfg(feature = "training")]
+#[test]
+fn an_optimized_network_runs_in_private_as_its_reference() {
+    let folder = std::env::temp_dir().join(format!("sordino-optimize-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    let out = folder.to_str().unwrap();
+    let arguments = [
+        "optimize",
+        "snl",
+        "--network",
+        "resnet10:m=2",
+        "--budget",
+        "25%",
+        "--data",
+        "synthetic",
+        "--device",
+        "cpu",
+        "--threads",
+        "1",
+        "--epochs",
+        "2",
+        "--search-epochs",
+        "3",
+        "--out",
+        out,
+        "--json",
+    ];
+    let found: serde_json::Value = serde_json::from_str(&answer(&arguments)).unwrap();
+    let record = &found["records"][0];
+    assert_eq!(record["relus"], 608);
+    assert_eq!(record["relus_before"], 2432);
+    assert_eq!(record["recipe"]["seed"], 1);
+    let model = format!("{out}/model.sordino");
+    let checkpoint = record["checkpoint"].as_str().unwrap();
+    let frozen: serde_json::Value =
+        serde_json::from_str(&answer(&["freeze", checkpoint, "-o", &model, "--json"])).unwrap();
+    assert_eq!(frozen["relus"], 608);
+    let verified: serde_json::Value =
+        serde_json::from_str(&answer(&["verify", &model, "-n", "2", "--json"])).unwrap();
+    assert!(verified.is_object());
+    std::fs::remove_dir_all(&folder).unwrap();
+}

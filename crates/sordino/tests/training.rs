@@ -1,0 +1,234 @@
+//! Training as a user meets it: a recipe, a run that may be interrupted, a report, a frozen model, refusals.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn sordino(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sordino")).args(arguments).output().unwrap()
+}
+
+fn refusal(arguments: &[&str]) -> String {
+    let output = sordino(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", String::from_utf8_lossy(&output.stdout));
+    assert!(output.stdout.is_empty());
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// A folder for a test, removed at its end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("sordino-training-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.0.join(name), text).unwrap();
+        self.at(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_folder_is_checked_before_anything_is_trained_on_it() {
+    let scratch = Scratch::new("data");
+    let output = sordino(&["data", "check", &scratch.at("nothing")]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("does not exist") && text.contains("https://www.cs.toronto.edu"), "{text}");
+    let record = [vec![0, 7], vec![0; 3072]].concat();
+    std::fs::write(scratch.at("train.bin"), &record).unwrap();
+    std::fs::write(scratch.at("test.bin"), &record).unwrap();
+    let output = sordino(&["data", "check", &scratch.at(""), "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((report["set"].as_str(), report["usable"].as_bool()), (Some("cifar100"), Some(false)));
+}
+
+#[test]
+fn a_report_needs_a_run_and_a_place() {
+    let scratch = Scratch::new("report");
+    let text = refusal(&["report", &scratch.at("nothing")]);
+    assert!(text.contains("expected the folder of a run or a log"), "{text}");
+    scratch.write("log.jsonl", "");
+    let text = refusal(&["report", &scratch.at(""), "-o", "/dev/full"]);
+    assert!(text.contains("cannot write /dev/full") && text.contains("No space left"), "{text}");
+    assert_eq!(sordino(&["report", &scratch.at("")]).status.code(), Some(0));
+    assert!(Path::new(&scratch.at("report.html")).is_file());
+}
+
+#[test]
+fn an_empty_folder_is_no_checkpoint_to_freeze() {
+    let scratch = Scratch::new("freeze");
+    let text = refusal(&["freeze", &scratch.at(""), "-o", &scratch.at("m.sordino")]);
+    assert!(text.contains("holds no checkpoint"), "{text}");
+    let text = refusal(&["freeze", "resnet18", "--accuracy-images", "5", "-o", &scratch.at("m.sordino")]);
+    assert!(text.contains("--accuracy-images belongs to a run's folder"), "{text}");
+    assert!(!Path::new(&scratch.at("m.sordino")).exists());
+}
+
+#[cfg(not(feature = "training"))]
+#[test]
+fn a_build_without_the_trainer_says_how_to_get_one() {
+    for arguments in [&["train", "recipes/quickstart.toml"], &["evaluate", "runs/quickstart"]] {
+        assert!(refusal(arguments).contains("--features training"));
+    }
+}
+
+#[cfg(feature = "training")]
+mod with_the_trainer {
+    use super::*;
+    use serde_json::Value;
+    use training::checkpoint::{Checkpoint, Part};
+
+    /// A few steps of a tiny network.
+    const SHORT: &str = "[data]\nset = \"synthetic\"\nsynthetic = { side = 16, training = 96, test = 32 }\n\
+        [network]\nname = \"hrn-2x5x3x:m=2\"\nthin = [1, 2]\n[training]\nepochs = 4\nbatch = 32\ncheckpoint_every = 1\n\
+        ema = 0.9\noptimizer = { kind = \"sgd\", nesterov = true }\n\
+        augmentation = { crop_padding = 2, flip = true, cutout = 4 }\n";
+
+    fn json(arguments: &[&str]) -> Value {
+        let output = sordino(arguments);
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn train(recipe: &str, out: &str, more: &[&str]) -> Value {
+        json(
+            &[&["train", recipe, "--out", out, "--device", "cpu", "--threads", "1", "--json"], more].concat(),
+        )
+    }
+
+    #[test]
+    fn the_quickstart_learns_and_freezes_without_loss() {
+        let scratch = Scratch::new("quickstart");
+        let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes/quickstart.toml");
+        let run = scratch.at("run");
+        let outcome = json(&[
+            "train",
+            recipe.to_str().unwrap(),
+            "--out",
+            &run,
+            "--device",
+            "cpu",
+            "--threads",
+            "2",
+            "--json",
+        ]);
+        let trained = outcome["results"][0]["accuracy"].as_f64().unwrap();
+        assert!(trained > 0.95, "accuracy {trained}");
+        let tried = json(&["evaluate", &run, "--device", "cpu", "--json"]);
+        let again = tried["results"][0]["accuracy"].as_f64().unwrap();
+        assert!((again - trained).abs() < 1e-9, "{again} after {trained}");
+        let model = scratch.at("model.sordino");
+        let frozen = json(&["freeze", &run, "-o", &model, "--json"]);
+        let accuracy = &frozen["accuracy"];
+        let (float, integer) = (accuracy["float"].as_f64().unwrap(), accuracy["integer"].as_f64().unwrap());
+        assert_eq!(accuracy["images"], 1000);
+        assert!((float - trained).abs() < 0.002, "the plain executor says {float}, training {trained}");
+        assert!((integer - float).abs() <= 0.005, "integer {integer}, float {float}");
+        assert_eq!(accuracy["overflows"], 0);
+        let page = json_free(&["report", &run]);
+        assert!(std::fs::read_to_string(page.trim()).unwrap().contains("<polyline"));
+    }
+
+    fn json_free(arguments: &[&str]) -> String {
+        let output = sordino(arguments);
+        assert_eq!(output.status.code(), Some(0));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    #[test]
+    fn an_interrupted_run_goes_on_to_the_same_bits() {
+        let scratch = Scratch::new("resume");
+        let whole = scratch.write("whole.toml", SHORT);
+        train(&whole, &scratch.at("whole"), &[]);
+        // A run that was killed after some epochs is one whose last checkpoint is of an earlier epoch.
+        let mut child = Command::new(env!("CARGO_BIN_EXE_sordino"))
+            .args(["train", &whole, "--out", &scratch.at("parts"), "--device", "cpu", "--threads", "1"])
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let first = PathBuf::from(scratch.at("parts")).join("checkpoints");
+        while std::fs::read_dir(&first).map_or(0, Iterator::count) == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let _ = child.kill();
+        child.wait().unwrap();
+        train(&whole, &scratch.at("parts"), &["--resume"]);
+        let load = |name: &str| Checkpoint::load(Path::new(&scratch.at(name)), Part::All).unwrap();
+        let (one, other) = (load("whole"), load("parts"));
+        assert_eq!(one.weights, other.weights);
+        assert_eq!(one.optimizer, other.optimizer);
+        assert_eq!(one.state, other.state);
+        assert_eq!(one.state.epoch, 4);
+        // A finished run goes on to itself.
+        train(&whole, &scratch.at("parts"), &["--resume"]);
+        assert_eq!(load("parts").weights, one.weights);
+    }
+
+    #[test]
+    fn bad_input_is_refused_and_leaves_nothing() {
+        let scratch = Scratch::new("bad");
+        let out = scratch.at("run");
+        let refused = |text: &str| {
+            refusal(&["train", &scratch.write("r.toml", text), "--out", &out, "--device", "cpu"])
+        };
+        assert!(refused(&SHORT.replace("epochs", "epoch")).contains("did you mean `epochs`?"));
+        assert!(refusal(&["train", &scratch.at("none.toml")]).contains("cannot read the recipe"));
+        let cifar = SHORT
+            .replace("\"synthetic\"\nsynthetic = { side = 16, training = 96, test = 32 }", "\"cifar100\"");
+        assert!(refused(&cifar).contains("say which with --data DIR"));
+        let taught = "[teacher]\ncheckpoint = \"TEACHER\"\n[training.loss.distillation]\nkind = \"kd\"\n";
+        let text = refused(&format!("{SHORT}{taught}"));
+        assert!(
+            text.contains("teacher TEACHER cannot be used") && text.contains("holds no checkpoint"),
+            "{text}"
+        );
+        assert!(!Path::new(&out).join("checkpoints").exists() && !Path::new(&out).join("log.jsonl").exists());
+    }
+
+    #[test]
+    fn a_teacher_of_other_classes_is_refused() {
+        let scratch = Scratch::new("teacher");
+        let recipe = scratch.write("teacher.toml", &SHORT.replace("epochs = 4", "epochs = 1"));
+        train(&recipe, &scratch.at("teacher"), &[]);
+        // The same images with two classes less.
+        for class in 0..8 {
+            for part in ["train", "test"] {
+                let folder = scratch.0.join(format!("data/{part}/class {class}"));
+                std::fs::create_dir_all(&folder).unwrap();
+                for number in 0..8 {
+                    image::RgbImage::new(16, 16).save(folder.join(format!("{number}.png"))).unwrap();
+                }
+            }
+        }
+        let text = format!(
+            "[data]\nset = \"folder\"\nside = 16\n[network]\nname = \"hrn-2x5x3x:m=2\"\n[teacher]\ncheckpoint = \"{}\"\n\
+             [training]\nepochs = 1\nbatch = 8\n[training.loss.distillation]\nkind = \"dkd\"\n",
+            scratch.at("teacher")
+        );
+        let recipe = scratch.write("student.toml", &text);
+        let arguments =
+            ["train", &recipe, "--data", &scratch.at("data"), "--out", &scratch.at("s"), "--device", "cpu"];
+        let text = refusal(&arguments);
+        assert!(text.contains("10 classes, the images have 8 classes"), "{text}");
+        let twice =
+            ["train", &scratch.at("teacher.toml"), "--out", &scratch.at("teacher"), "--device", "cpu"];
+        assert!(refusal(&twice).contains("already holds a run (epoch 1); go on with --resume"));
+    }
+}

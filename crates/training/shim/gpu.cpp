@@ -1,0 +1,130 @@
+// What the trainer needs of libtorch on a GPU and `tch` does not reach: CUDA graphs, and optimizer steps as one kernel.
+//
+// A shared object of its own, because it needs libtorch's CUDA half, which machines without a GPU do not have. It is
+// carried inside the binary and loaded where a GPU is. Every function answers a null pointer, or a message the caller
+// frees with `sordino_free`.
+
+#include <ATen/cuda/CUDAGraph.h>
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <optional>
+
+namespace {
+
+// One step of training, recorded. Recording happens on a stream of its own, as CUDA demands.
+struct Graph {
+  at::cuda::CUDAGraph graph;
+  c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(/*isHighPriority=*/false);
+  std::optional<c10::cuda::CUDAStream> previous;
+
+  void enter() {
+    c10::cuda::device_synchronize();
+    previous = c10::cuda::getCurrentCUDAStream();
+    c10::cuda::setCurrentCUDAStream(side);
+  }
+
+  void leave() {
+    if (previous) {
+      c10::cuda::setCurrentCUDAStream(*previous);
+      previous.reset();
+    }
+    c10::cuda::device_synchronize();
+  }
+};
+
+template <typename Work>
+char *guarded(Work work) {
+  try {
+    work();
+    return nullptr;
+  } catch (const std::exception &error) {
+    return strdup(error.what());
+  } catch (...) {
+    return strdup("an unknown C++ exception");
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+void sordino_free(char *message) { std::free(message); }
+
+char *sordino_synchronize() {
+  return guarded([] { c10::cuda::device_synchronize(); });
+}
+
+char *sordino_graph_new(Graph **made) {
+  return guarded([&] { *made = new Graph(); });
+}
+
+void sordino_graph_delete(Graph *graph) {
+  free(guarded([&] {
+    c10::cuda::device_synchronize();
+    delete graph;
+  }));
+}
+
+// Warm-up steps run on the side stream too, so that what they allocate and choose fits the recording.
+char *sordino_graph_enter(Graph *graph) {
+  return guarded([&] { graph->enter(); });
+}
+
+char *sordino_graph_leave(Graph *graph) {
+  return guarded([&] { graph->leave(); });
+}
+
+char *sordino_graph_begin(Graph *graph) {
+  return guarded([&] {
+    graph->enter();
+    c10::cuda::CUDACachingAllocator::emptyCache();
+    graph->graph.capture_begin();
+  });
+}
+
+char *sordino_graph_end(Graph *graph) {
+  char *failure = guarded([&] { graph->graph.capture_end(); });
+  char *second = guarded([&] { graph->leave(); });
+  if (failure != nullptr) {
+    std::free(second);
+    return failure;
+  }
+  return second;
+}
+
+char *sordino_graph_replay(Graph *graph) {
+  return guarded([&] { graph->graph.replay(); });
+}
+
+char *sordino_sgd(at::Tensor *weights, at::Tensor *gradient, at::Tensor *velocity, at::Tensor *rate, double decay,
+                  double momentum, int nesterov) {
+  return guarded([&] {
+    at::_fused_sgd_({*weights}, {*gradient}, {*velocity}, decay, momentum, *rate, /*dampening=*/0.0, nesterov != 0,
+                    /*maximize=*/false, /*is_first_step=*/false);
+  });
+}
+
+char *sordino_adam(at::Tensor *weights, at::Tensor *gradient, at::Tensor *first, at::Tensor *second, at::Tensor *steps,
+                   at::Tensor *rate, double decay, double beta1, double beta2, double epsilon) {
+  return guarded([&] {
+    at::_fused_adam_({*weights}, {*gradient}, {*first}, {*second}, {}, {*steps}, *rate, beta1, beta2, decay, epsilon,
+                     /*amsgrad=*/false, /*maximize=*/false);
+  });
+}
+
+char *sordino_memory(int64_t *reserved) {
+  return guarded([&] {
+    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
+    *reserved = stats.reserved_bytes[0].peak;
+  });
+}
+
+}  // extern "C"

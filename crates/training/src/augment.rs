@@ -1,0 +1,409 @@
+//! Batches made on the device: gathered, cropped, flipped, cut and mixed by moving indices, not pixels.
+//!
+//! All images lie on the device as rows of pixels, one row of channels each. A batch is a map of row numbers: a crop
+//! shifts them, a flip reverses them, what lies outside points to a black row, what is cut out to a row of the mean
+//! color, and CutMix takes the numbers of a neighbor. One gather then reads the pixels, with channels innermost.
+//!
+//! What is random is drawn on the host for a whole epoch, as a pure function of seed and epoch ([`Draws`]); a step
+//! reads its row of those tables. So a recorded step draws nothing, and a resumed run draws the same.
+
+use network::shape::Shape;
+
+use crate::random::Stream;
+use crate::tensor::{Device, Kind, Tensor};
+
+/// How images are changed while training.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Augmentation {
+    /// Black pixels on each side before a random crop to the old size; 0 crops nothing.
+    pub crop_padding: usize,
+    /// Whether half of the images are mirrored.
+    pub flip: bool,
+    /// The side of a square cut out around a random pixel; 0 cuts nothing.
+    pub cutout: usize,
+    /// The parameter of the Beta distribution two images of a batch are mixed with; 0 mixes nothing.
+    pub mixup: f32,
+    /// The same for a rectangle of another image; excludes mixup.
+    pub cutmix: f32,
+}
+
+impl Augmentation {
+    /// Whether images are mixed with one another.
+    pub(crate) fn has_mixtures(&self) -> bool {
+        self.mixup > 0.0 || self.cutmix > 0.0
+    }
+}
+
+/// Random numbers of an image: shift down, shift right, mirrored, row and column of what is cut out.
+const PER_IMAGE: usize = 5;
+/// Random numbers of a batch for CutMix: first row, end row, first column, end column.
+const PER_BATCH: usize = 4;
+
+/// The random numbers of one epoch, step by step.
+#[derive(Debug)]
+pub(crate) struct Draws {
+    /// (steps, batch): which images.
+    pub(crate) order: Vec<i64>,
+    /// (steps, 5, batch).
+    pub(crate) images: Vec<i64>,
+    /// (steps, 4).
+    pub(crate) boxes: Vec<i64>,
+    /// (steps): how much of an image is its own.
+    pub(crate) shares: Vec<f32>,
+}
+
+impl Draws {
+    /// The numbers of one epoch; the images beyond the last whole batch of its order are left out.
+    pub(crate) fn new(
+        augmentation: &Augmentation,
+        shape: Shape,
+        (images, batch): (usize, usize),
+        (seed, epoch): (u64, u64),
+    ) -> Self {
+        let steps = images / batch;
+        let mut order: Vec<i64> = (0..images as i64).collect();
+        Stream::new(&format!("order of epoch {epoch}"), seed).shuffle(&mut order);
+        order.truncate(steps * batch);
+        let mut stream = Stream::new(&format!("augmentation of epoch {epoch}"), seed);
+        let mut draws =
+            Self { order, images: vec![0; steps * PER_IMAGE * batch], boxes: Vec::new(), shares: Vec::new() };
+        let limits = [
+            2 * augmentation.crop_padding + 1,
+            2 * augmentation.crop_padding + 1,
+            if augmentation.flip { 2 } else { 1 },
+            shape.height,
+            shape.width,
+        ];
+        for (index, value) in draws.images.iter_mut().enumerate() {
+            *value = i64::from(stream.below(limits[index / batch % PER_IMAGE] as u32));
+        }
+        for _ in 0..steps {
+            draws.draw_mixture(augmentation, shape, &mut stream);
+        }
+        draws
+    }
+
+    fn draw_mixture(&mut self, augmentation: &Augmentation, shape: Shape, stream: &mut Stream) {
+        let (mut share, mut corners) = (1.0, [0; PER_BATCH]);
+        if augmentation.mixup > 0.0 {
+            share = beta(stream, f64::from(augmentation.mixup)) as f32;
+        }
+        if augmentation.cutmix > 0.0 {
+            let side = (1.0 - beta(stream, f64::from(augmentation.cutmix))).sqrt();
+            let rows = span(stream, shape.height, side);
+            let columns = span(stream, shape.width, side);
+            corners = [rows.0, rows.1, columns.0, columns.1];
+            let area = (rows.1 - rows.0) * (columns.1 - columns.0);
+            share = 1.0 - area as f32 / shape.pixels() as f32;
+        }
+        self.shares.push(share);
+        self.boxes.extend(corners);
+    }
+}
+
+/// A random span of a fraction of a side, cut at the border.
+fn span(stream: &mut Stream, side: usize, fraction: f64) -> (i64, i64) {
+    let half = (side as f64 * fraction / 2.0) as i64;
+    let center = i64::from(stream.below(side as u32));
+    ((center - half).max(0), (center + half).min(side as i64))
+}
+
+/// A number of the symmetric Beta distribution, from two of the Gamma distribution.
+fn beta(stream: &mut Stream, parameter: f64) -> f64 {
+    let (first, second) = (gamma(stream, parameter), gamma(stream, parameter));
+    if first + second > 0.0 { first / (first + second) } else { 0.5 }
+}
+
+/// A number of the Gamma distribution (Marsaglia and Tsang 2000; below 1 by their power rule).
+fn gamma(stream: &mut Stream, shape: f64) -> f64 {
+    let mut unit = || 1.0 - f64::from(stream.unit());
+    if shape < 1.0 {
+        let power = unit().powf(shape.recip());
+        return gamma(stream, shape + 1.0) * power;
+    }
+    let d = shape - 1.0 / 3.0;
+    let c = (9.0 * d).sqrt().recip();
+    loop {
+        let x = (-2.0 * unit().ln()).sqrt() * (std::f64::consts::TAU * unit()).cos();
+        let v = (1.0 + c * x).powi(3);
+        if v > 0.0 && unit().ln() < 0.5 * x * x + d - d * v + d * v.ln() {
+            return d * v;
+        }
+    }
+}
+
+/// Images on a device.
+#[derive(Debug)]
+pub(crate) struct Pixels {
+    /// One row of channels per pixel of all images, then a black one and one of the mean color.
+    rows: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    /// The numbers of rows and of columns of an image.
+    places: (Tensor, Tensor),
+    shape: Shape,
+    count: i64,
+    device: Device,
+}
+
+/// What one step reads of the tables, on the device.
+pub(crate) struct StepDraws {
+    /// (batch).
+    pub(crate) order: Tensor,
+    /// (5, batch).
+    pub(crate) images: Tensor,
+    /// (4).
+    pub(crate) boxes: Tensor,
+    /// (1).
+    pub(crate) share: Tensor,
+}
+
+impl Pixels {
+    /// Moves images (one after the other: channels, rows, columns) to a device.
+    pub(crate) fn new(images: &[u8], shape: Shape, mean: &[f32], deviation: &[f32], device: Device) -> Self {
+        let (channels, pixels) = (shape.channels, shape.pixels() as usize);
+        let count = images.len() / (channels * pixels);
+        let mut rows = Vec::with_capacity((count * pixels + 2) * channels);
+        for image in images.chunks_exact(channels * pixels) {
+            rows.extend(
+                (0..channels * pixels).map(|index| image[index % channels * pixels + index / channels]),
+            );
+        }
+        rows.extend(std::iter::repeat_n(0, channels));
+        rows.extend(mean.iter().map(|mean| (mean * 255.0).round().clamp(0.0, 255.0) as u8));
+        let scale: Vec<f32> = deviation.iter().map(|deviation| (255.0 * deviation).recip()).collect();
+        let shift: Vec<f32> = mean.iter().zip(deviation).map(|(mean, deviation)| -mean / deviation).collect();
+        let row = channels as i64;
+        Self {
+            rows: device.bytes(&rows, &[(count * pixels + 2) as i64, row]),
+            scale: device.floats(&scale, &[row]),
+            shift: device.floats(&shift, &[row]),
+            places: (device.count(shape.height as i64), device.count(shape.width as i64)),
+            shape,
+            count: count as i64,
+            device,
+        }
+    }
+
+    pub(crate) fn count(&self) -> i64 {
+        self.count
+    }
+
+    pub(crate) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Some images in order, as they are.
+    pub(crate) fn range(&self, start: i64, count: i64) -> Tensor {
+        let pixels = self.shape.pixels() as i64;
+        self.normalize(&self.rows.narrow(0, start * pixels, count * pixels))
+    }
+
+    /// A batch, changed as the draws say.
+    pub(crate) fn batch(&self, augmentation: &Augmentation, draws: &StepDraws) -> Tensor {
+        let map = self.row_numbers(augmentation, draws);
+        let images = self.normalize(&self.rows.index_select(0, &map.reshape([-1])));
+        if augmentation.mixup > 0.0 {
+            // The batch is in random order, so its reverse pairs each image with a random other one.
+            return images.flip([0]).lerp_tensor(&images, &draws.share);
+        }
+        images
+    }
+
+    /// Which pixel row each pixel of a batch is read from: (batch, rows, columns).
+    fn row_numbers(&self, augmentation: &Augmentation, draws: &StepDraws) -> Tensor {
+        let (height, width) = (self.shape.height as i64, self.shape.width as i64);
+        let draw = |index: i64| draws.images.get(index).unsqueeze(1);
+        let (rows, columns) = &self.places;
+        let padding = augmentation.crop_padding as i64;
+        let (mut down, mut right) = (rows.unsqueeze(0), columns.unsqueeze(0));
+        if augmentation.flip {
+            // Where it is mirrored, column x becomes width - 1 - x.
+            let mirrored = draw(2);
+            right = right * (1 - &mirrored * 2) + mirrored * (width - 1);
+        }
+        if padding > 0 {
+            down = down + draw(0) - padding;
+            right = right + draw(1) - padding;
+        }
+        let first = draws.order.view([-1, 1, 1]) * (height * width);
+        let mut map = first + (&down * width).unsqueeze(2) + right.unsqueeze(1);
+        if padding > 0 {
+            let outside = |place: &Tensor, side: i64| place.lt(0).logical_or(&place.ge(side));
+            let outside =
+                outside(&down, height).unsqueeze(2).logical_or(&outside(&right, width).unsqueeze(1));
+            map = map.masked_fill(&outside, self.count * height * width);
+        }
+        if augmentation.cutout > 0 {
+            let hidden = self.cut_out(augmentation.cutout as i64, &draw(3), &draw(4));
+            map = map.masked_fill(&hidden, self.count * height * width + 1);
+        }
+        if augmentation.cutmix > 0.0 {
+            map = map.flip([0]).where_self(&self.inside(&draws.boxes), &map);
+        }
+        map
+    }
+
+    /// Which pixels lie in a square around a center of their own for each image.
+    fn cut_out(&self, side: i64, row: &Tensor, column: &Tensor) -> Tensor {
+        let near = |place: &Tensor, center: &Tensor| {
+            let offset = place.unsqueeze(0) - center + side / 2;
+            offset.ge(0).logical_and(&offset.lt(side))
+        };
+        let (rows, columns) = &self.places;
+        near(rows, row).unsqueeze(2).logical_and(&near(columns, column).unsqueeze(1))
+    }
+
+    /// Which pixels lie in a rectangle.
+    fn inside(&self, corners: &Tensor) -> Tensor {
+        let within = |place: &Tensor, index: i64| {
+            place.ge_tensor(&corners.get(index)).logical_and(&place.lt_tensor(&corners.get(index + 1)))
+        };
+        let (rows, columns) = &self.places;
+        within(rows, 0).unsqueeze(1).logical_and(&within(columns, 2).unsqueeze(0))
+    }
+
+    /// Rows of pixels as normalized images, channels innermost.
+    fn normalize(&self, rows: &Tensor) -> Tensor {
+        let Shape { channels, height, width } = self.shape;
+        let numbers = self.shift.addcmul(&rows.to_kind(Kind::Float), &self.scale);
+        let images = numbers.view([-1, height as i64, width as i64, channels as i64]).permute([0, 3, 1, 2]);
+        match self.device {
+            Device::Cpu => images.contiguous(),
+            Device::Cuda => images,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::to_floats;
+
+    const SHAPE: Shape = Shape::new(2, 3, 4);
+
+    /// Two images whose pixels are all different; normalization gives the bytes back.
+    fn pixels() -> (Vec<u8>, Pixels) {
+        let images: Vec<u8> = (1..=48).collect();
+        let pixels = Pixels::new(&images, SHAPE, &[0.0, 0.0], &[1.0 / 255.0, 1.0 / 255.0], Device::Cpu);
+        (images, pixels)
+    }
+
+    fn step(order: &[i64], images: &[i64], boxes: &[i64], share: f32) -> StepDraws {
+        StepDraws {
+            order: Device::Cpu.integers(order, &[order.len() as i64]),
+            images: Device::Cpu.integers(images, &[5, order.len() as i64]),
+            boxes: Device::Cpu.integers(boxes, &[4]),
+            share: Device::Cpu.floats(&[share], &[1]),
+        }
+    }
+
+    fn pixel(images: &[u8], image: usize, channel: usize, row: i64, column: i64) -> f32 {
+        if !(0..3).contains(&row) || !(0..4).contains(&column) {
+            return 0.0;
+        }
+        f32::from(images[((image * 2 + channel) * 3 + row as usize) * 4 + column as usize])
+    }
+
+    /// Compares a batch with what a slow, obvious formula gives for every pixel.
+    fn assert_batch(batch: &Tensor, expected: impl Fn(usize, usize, i64, i64) -> f32) {
+        assert_eq!(batch.size(), [2, 2, 3, 4]);
+        for (index, value) in to_floats(batch).iter().enumerate() {
+            let (image, channel, row, column) = (index / 24, index / 12 % 2, index / 4 % 3, index % 4);
+            let expected = expected(image, channel, row as i64, column as i64);
+            assert!((value - expected).abs() < 1e-4, "{image} {channel} {row} {column}: {value} {expected}");
+        }
+    }
+
+    #[test]
+    fn images_come_back_as_they_are() {
+        let (images, pixels) = pixels();
+        assert_batch(&pixels.range(0, 2), |image, channel, row, column| {
+            pixel(&images, image, channel, row, column)
+        });
+        let draws = step(&[1, 0], &[0; 10], &[0; 4], 1.0);
+        assert_batch(&pixels.batch(&Augmentation::default(), &draws), |image, channel, row, column| {
+            pixel(&images, 1 - image, channel, row, column)
+        });
+    }
+
+    #[test]
+    fn crops_shift_flips_mirror_and_cutout_cuts() {
+        let (images, pixels) = pixels();
+        let augmentation = Augmentation { crop_padding: 1, flip: true, cutout: 2, ..Augmentation::default() };
+        // The first image moves by (0 - 1, 2 - 1) and is mirrored; the second by (2 - 1, 0 - 1).
+        let draws = step(&[0, 1], &[0, 2, 2, 0, 1, 0, 0, 2, 1, 3], &[0; 4], 1.0);
+        assert_batch(&pixels.batch(&augmentation, &draws), |image, channel, row, column| {
+            let (cut_row, cut_column) = [(0, 1), (2, 3)][image];
+            let is_cut =
+                (cut_row - 1..=cut_row).contains(&row) && (cut_column - 1..=cut_column).contains(&column);
+            match image {
+                // Mean and black are both 0 here.
+                _ if is_cut => 0.0,
+                0 => pixel(&images, 0, channel, row - 1, 3 - column + 1),
+                _ => pixel(&images, 1, channel, row + 1, column - 1),
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_cut_out_has_the_mean_color() {
+        let pixels = Pixels::new(&[200; 12], Shape::new(1, 3, 4), &[100.0 / 255.0], &[0.5], Device::Cpu);
+        let augmentation = Augmentation { cutout: 9, ..Augmentation::default() };
+        let batch = pixels.batch(&augmentation, &step(&[0], &[0; 5], &[0; 4], 1.0));
+        assert!(to_floats(&batch).iter().all(|value| value.abs() < 1e-6));
+    }
+
+    #[test]
+    fn mixtures_take_the_neighbor() {
+        let (images, pixels) = pixels();
+        let mixup = Augmentation { mixup: 1.0, ..Augmentation::default() };
+        let draws = step(&[0, 1], &[0; 10], &[1, 3, 0, 2], 0.75);
+        assert_batch(&pixels.batch(&mixup, &draws), |image, channel, row, column| {
+            let other = pixel(&images, 1 - image, channel, row, column);
+            0.75 * pixel(&images, image, channel, row, column) + 0.25 * other
+        });
+        let cutmix = Augmentation { cutmix: 1.0, ..Augmentation::default() };
+        assert_batch(&pixels.batch(&cutmix, &draws), |image, channel, row, column| {
+            let is_inside = (1..3).contains(&row) && (0..2).contains(&column);
+            pixel(&images, if is_inside { 1 - image } else { image }, channel, row, column)
+        });
+    }
+
+    #[test]
+    fn an_epoch_is_drawn_again_the_same() {
+        let augmentation =
+            Augmentation { crop_padding: 4, flip: true, cutout: 8, cutmix: 1.0, ..Augmentation::default() };
+        let draw = |seed, epoch| Draws::new(&augmentation, Shape::image(32), (100, 8), (seed, epoch));
+        let draws = draw(1, 2);
+        assert_eq!(format!("{draws:?}"), format!("{:?}", draw(1, 2)));
+        assert_ne!(draws.order, draw(1, 3).order);
+        assert_ne!(draws.images, draw(2, 2).images);
+        assert_eq!((draws.order.len(), draws.images.len(), draws.boxes.len()), (96, 480, 48));
+        let mut seen = draws.order.clone();
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 96);
+        for (corners, share) in draws.boxes.chunks(4).zip(&draws.shares) {
+            let area = (corners[1] - corners[0]) * (corners[3] - corners[2]);
+            assert!((share - (1.0 - area as f32 / 1024.0)).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn shares_follow_their_distribution() {
+        for parameter in [0.2_f64, 1.0, 4.0] {
+            let mut stream = Stream::new("beta", 5);
+            let draws: Vec<f64> = (0..20_000).map(|_| beta(&mut stream, parameter)).collect();
+            let mean = draws.iter().sum::<f64>() / 2e4;
+            let variance = draws.iter().map(|value| (value - 0.5).powi(2)).sum::<f64>() / 2e4;
+            // The variance of a symmetric Beta distribution is 1 / (8 a + 4).
+            assert!((mean - 0.5).abs() < 0.01, "{mean}");
+            assert!((variance - (8.0 * parameter + 4.0).recip()).abs() < 0.005, "{parameter}: {variance}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Why a checkpoint cannot be written or read.
+
+use std::path::PathBuf;
+
+use network::mask::MaskFileError;
+use network::spec::SpecFileError;
+use network::weights::WeightsFileError;
+
+/// A checkpoint that cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// It could not be written.
+    #[error(
+        "cannot write {}; the last good checkpoint of the run is untouched: free some space or choose another \
+         --out, then go on with --resume",
+        path.display()
+    )]
+    Unwritable {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It could not be read.
+    #[error("cannot read {}", path.display())]
+    Unreadable {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// There is none.
+    #[error("{} holds no checkpoint; expected a run's folder, or a folder with a state.json", path.display())]
+    None {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// A file is not what the checkpoint says.
+    #[error("{} is damaged: {reason}; copy the checkpoint again", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A newer or older format.
+    #[error("{} has format {came}, this version reads {expected}", path.display())]
+    Format {
+        /// The checkpoint.
+        path: PathBuf,
+        /// What can be read.
+        expected: u32,
+        /// What came.
+        came: u32,
+    },
+    /// The network is none.
+    #[error("the network of the checkpoint is not usable")]
+    Network(#[source] Box<SpecFileError>),
+    /// The mask is another network's.
+    #[error("the mask of the checkpoint is not usable")]
+    Mask(#[source] Box<MaskFileError>),
+    /// The weights are another network's.
+    #[error("the weights of the checkpoint are not usable")]
+    Weights(#[source] Box<WeightsFileError>),
+    /// A shard too small for anything.
+    #[error("shards of {bytes} bytes are too small; choose at least 1 MiB")]
+    Shard {
+        /// What was asked for.
+        bytes: u64,
+    },
+    /// The safetensors format refuses the arrays.
+    #[error("the arrays cannot be written as safetensors: {0}")]
+    Tensors(String),
+}

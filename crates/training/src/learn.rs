@@ -1,0 +1,363 @@
+//! The loop: batches, gradients, optimizer.
+//!
+//! ```text
+//! host, once per epoch    order, crops, flips, mixtures, rates  ──> tables on the device
+//! device, every step      row of the tables ─> batch ─> teacher, student ─> loss ─> gradient ─> optimizer ─> counter
+//! host, once per epoch    <── summed loss and right answers
+//! ```
+//!
+//! Nothing in a step waits for the device or reads from it, so on a GPU the whole step is recorded once and replayed
+//! ([`crate::tensor::CapturedStep`]). All randomness is a function of seed and epoch, so on the processor a run is
+//! bit-equal for one number of threads, also when it is resumed; on a GPU sums are in no fixed order, and it is not.
+
+mod bench;
+mod error;
+mod evaluate;
+mod images;
+mod optimizer;
+mod state;
+mod step;
+mod tables;
+
+use std::ops::ControlFlow;
+use std::time::Instant;
+
+use crate::assemble::TrainableNetwork;
+use crate::augment::{Augmentation, Draws};
+use crate::distill::{Distillation, Losses};
+use crate::random::Stream;
+use crate::tensor::{CapturedStep, Device, GraphError, Kind, Phase, Tensor, TensorError, guarded, no_grad};
+
+use optimizer::Memory;
+use tables::Tables;
+
+pub use bench::{BenchOptions, StepTime, measure_step};
+pub use error::LearnError;
+pub use evaluate::{Evaluation, evaluate, predict};
+pub use images::{DeviceImages, ImageSet};
+pub use optimizer::Optimizer;
+
+/// Steps made and undone before one is recorded: libraries choose their algorithms in them.
+const WARM_UPS: usize = 3;
+
+/// Whether steps are recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GraphUse {
+    /// On a GPU, where it works.
+    #[default]
+    Auto,
+    /// Never.
+    Never,
+}
+
+/// How a network learns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LearnOptions {
+    /// Fixes the order of images and how they are changed.
+    pub seed: u64,
+    /// Images per step.
+    pub batch: usize,
+    /// How weights move.
+    pub optimizer: Optimizer,
+    /// How much of each weight goes into its gradient.
+    pub weight_decay: f32,
+    /// Whether batch norms and constants decay too, as in the papers. Keep scores never do.
+    pub decay_norms_and_biases: bool,
+    /// The longest gradient; longer ones are shortened.
+    pub clip: Option<f32>,
+    /// How much of an average of the weights stays at each step.
+    pub ema: Option<f32>,
+    /// What is minimized.
+    pub losses: Losses,
+    /// How images are changed.
+    pub augmentation: Augmentation,
+    /// Whether steps are recorded.
+    pub graph: GraphUse,
+}
+
+impl Default for LearnOptions {
+    fn default() -> Self {
+        Self {
+            seed: 0,
+            batch: 128,
+            optimizer: Optimizer::Sgd { momentum: 0.9, nesterov: true },
+            weight_decay: 4e-4,
+            decay_norms_and_biases: true,
+            clip: None,
+            ema: None,
+            losses: Losses::default(),
+            augmentation: Augmentation::default(),
+            graph: GraphUse::Auto,
+        }
+    }
+}
+
+/// What a schedule says of one step.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepRates {
+    /// How far weights move.
+    pub learning_rate: f32,
+    /// Scales what a teacher adds in decoupled distillation.
+    pub distillation: f32,
+    /// The chance that an edge of a cell is silenced for an image.
+    pub drop_path: f32,
+    /// Times the sum of all keep scores' magnitudes is added to the loss (SNL's lambda).
+    pub keep_penalty: f32,
+}
+
+impl Default for StepRates {
+    fn default() -> Self {
+        Self { learning_rate: 0.0, distillation: 1.0, drop_path: 0.0, keep_penalty: 0.0 }
+    }
+}
+
+impl StepRates {
+    fn row(self) -> [f32; 4] {
+        [self.learning_rate, self.distillation, self.drop_path, self.keep_penalty]
+    }
+}
+
+/// What an epoch came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EpochFigures {
+    /// The mean loss of its steps.
+    pub loss: f64,
+    /// The fraction of right answers on the changed images, while learning.
+    pub accuracy: f64,
+    /// Images seen.
+    pub images: u64,
+    /// Wall-clock time.
+    pub seconds: f64,
+}
+
+/// A network that learns from images.
+pub struct Learner {
+    network: TrainableNetwork,
+    teacher: Option<TrainableNetwork>,
+    options: LearnOptions,
+    images: DeviceImages,
+    memory: Memory,
+    /// Averages of parameters and statistics.
+    average: Option<(Tensor, Tensor)>,
+    tables: Tables,
+    /// Summed loss and right answers.
+    totals: Tensor,
+    recorded: Recorded,
+    /// A batch that is used again and again instead of the tables', for measuring the step alone.
+    fixed_batch: Option<(Tensor, Tensor)>,
+}
+
+enum Recorded {
+    NotYet,
+    Step(CapturedStep),
+    /// With the reason.
+    No(String),
+}
+
+impl Learner {
+    /// Brings everything together.
+    ///
+    /// # Errors
+    /// When network, teacher and images do not fit each other, options exclude each other, or the device has no room.
+    pub fn new(
+        network: TrainableNetwork,
+        teacher: Option<TrainableNetwork>,
+        options: LearnOptions,
+        images: DeviceImages,
+    ) -> Result<Self, LearnError> {
+        check_fit(&network, teacher.as_ref(), &options, &images)?;
+        let device = network.device();
+        let recorded = match (device, options.graph) {
+            (Device::Cuda, GraphUse::Auto) => Recorded::NotYet,
+            (Device::Cuda, GraphUse::Never) => Recorded::No("recording was turned off".to_owned()),
+            (Device::Cpu, _) => Recorded::No("steps are recorded on GPUs only".to_owned()),
+        };
+        let place = || {
+            let parameters = network.parameters();
+            let copies = || (parameters.masters().copy(), network.statistics().copy());
+            let memory = Memory::new(
+                options.optimizer,
+                parameters,
+                options.weight_decay,
+                options.decay_norms_and_biases,
+            );
+            let steps = images.len() / options.batch;
+            let has_mixtures = options.augmentation.has_mixtures();
+            let tables = Tables::new(steps, options.batch, network.drop_path_edges(), has_mixtures, device);
+            (memory, options.ema.map(|_| copies()), tables, device.zeros(&[2], Kind::Double))
+        };
+        let (memory, average, tables, totals) = guarded(place)?;
+        Ok(Self {
+            network,
+            teacher,
+            options,
+            images,
+            memory,
+            average,
+            tables,
+            totals,
+            recorded,
+            fixed_batch: None,
+        })
+    }
+
+    /// Whole batches in an epoch. The images beyond the last one are left out, others in each epoch.
+    pub fn steps_per_epoch(&self) -> u64 {
+        (self.images.len() / self.options.batch) as u64
+    }
+
+    /// The network as it is.
+    pub fn network(&self) -> &TrainableNetwork {
+        &self.network
+    }
+
+    /// The network itself.
+    pub fn into_network(self) -> TrainableNetwork {
+        self.network
+    }
+
+    /// How it learns.
+    pub fn options(&self) -> &LearnOptions {
+        &self.options
+    }
+
+    /// Why steps are not recorded; nothing if they are, or will be.
+    pub fn why_not_recorded(&self) -> Option<&str> {
+        match &self.recorded {
+            Recorded::No(reason) => Some(reason),
+            Recorded::NotYet | Recorded::Step(_) => None,
+        }
+    }
+
+    /// Learns from every image once. `rates` is asked for every step, counted over all epochs; `progress` is told how
+    /// many steps of this epoch were given to the device.
+    ///
+    /// # Errors
+    /// When the device runs out of memory, or the loss is no number any more.
+    pub fn run_epoch(
+        &mut self,
+        epoch: u64,
+        rates: &dyn Fn(u64) -> StepRates,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<EpochFigures, LearnError> {
+        self.run_epoch_until(epoch, rates, &mut |_, done| {
+            progress(done);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// The same, but after each step the network may be looked at and the epoch ended.
+    ///
+    /// # Errors
+    /// As for [`Self::run_epoch`].
+    pub fn run_epoch_until(
+        &mut self,
+        epoch: u64,
+        rates: &dyn Fn(u64) -> StepRates,
+        look: &mut dyn FnMut(&TrainableNetwork, u64) -> ControlFlow<()>,
+    ) -> Result<EpochFigures, LearnError> {
+        let began = Instant::now();
+        guarded(|| self.begin_epoch(epoch, rates))?;
+        self.record()?;
+        let mut steps = 0;
+        while steps < self.steps_per_epoch() {
+            self.one_step()?;
+            steps += 1;
+            if look(&self.network, steps).is_break() {
+                break;
+            }
+        }
+        let totals = guarded(|| crate::tensor::to_floats(&self.totals))?;
+        let figures = EpochFigures {
+            loss: f64::from(totals[0]) / steps as f64,
+            accuracy: f64::from(totals[1]) / (steps as f64 * self.options.batch as f64),
+            images: steps * self.options.batch as u64,
+            seconds: began.elapsed().as_secs_f64(),
+        };
+        if !figures.loss.is_finite() {
+            return Err(LearnError::Diverged { epoch });
+        }
+        Ok(figures)
+    }
+
+    fn begin_epoch(&mut self, epoch: u64, rates: &dyn Fn(u64) -> StepRates) {
+        let steps = self.steps_per_epoch();
+        let (count, batch) = (self.images.len(), self.options.batch);
+        let shape = self.images.pixels.shape();
+        let seed = self.options.seed;
+        let draws = Draws::new(&self.options.augmentation, shape, (count, batch), (seed, epoch));
+        let rates: Vec<StepRates> = (0..steps).map(|step| rates(epoch * steps + step)).collect();
+        self.tables.fill(&draws, &rates, |count| {
+            let mut stream = Stream::new(&format!("drop-path of epoch {epoch}"), seed);
+            (0..count).map(|_| stream.unit()).collect()
+        });
+        let _ = self.totals.zero_();
+    }
+
+    /// Records the step, unless it was tried before. A step that cannot be recorded is run as it is; only a device
+    /// without memory is an error.
+    fn record(&mut self) -> Result<(), LearnError> {
+        if !matches!(self.recorded, Recorded::NotYet) {
+            return Ok(());
+        }
+        crate::tensor::choose_fastest_convolutions();
+        let before = guarded(|| self.snapshot())?;
+        let outcome = CapturedStep::record(WARM_UPS, |phase| match phase {
+            Phase::Step => self.step(),
+            Phase::Undo => no_grad(|| self.undo(&before)),
+        });
+        self.recorded = match outcome {
+            Ok(step) => Recorded::Step(step),
+            Err(GraphError::Step(error @ TensorError::OutOfMemory { .. })) => return Err(error.into()),
+            Err(error) => {
+                guarded(|| no_grad(|| self.undo(&before)))?;
+                Recorded::No(error.to_string())
+            }
+        };
+        Ok(())
+    }
+
+    fn one_step(&mut self) -> Result<(), LearnError> {
+        match &mut self.recorded {
+            Recorded::Step(step) => Ok(step.replay()?),
+            Recorded::NotYet | Recorded::No(_) => Ok(guarded(|| self.step())?),
+        }
+    }
+}
+
+/// Refuses parts that do not fit each other.
+fn check_fit(
+    network: &TrainableNetwork,
+    teacher: Option<&TrainableNetwork>,
+    options: &LearnOptions,
+    images: &DeviceImages,
+) -> Result<(), LearnError> {
+    images.check(network)?;
+    teacher.map_or(Ok(()), |teacher| images.check(teacher))?;
+    options.check(teacher.is_some(), images.len())?;
+    let is_elsewhere = |device: Device| device != network.device();
+    if is_elsewhere(images.pixels.device()) || teacher.is_some_and(|teacher| is_elsewhere(teacher.device())) {
+        return Err(LearnError::Devices);
+    }
+    Ok(())
+}
+
+impl LearnOptions {
+    fn check(&self, has_teacher: bool, images: usize) -> Result<(), LearnError> {
+        if self.batch == 0 || self.batch > images {
+            return Err(LearnError::Batch { batch: self.batch, images });
+        }
+        if self.losses.distillation.is_some() != has_teacher {
+            return Err(LearnError::Teacher { has_teacher });
+        }
+        let Augmentation { mixup, cutmix, .. } = self.augmentation;
+        let is_decoupled = matches!(self.losses.distillation, Some(Distillation::Decoupled { .. }));
+        if (mixup > 0.0 && cutmix > 0.0) || (is_decoupled && mixup.max(cutmix) > 0.0) {
+            return Err(LearnError::Mixtures);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,79 @@
+//! How good a network is: on images as they are, with nothing learned.
+
+use super::{DeviceImages, LearnError};
+use crate::assemble::{Mode, TrainableNetwork};
+use crate::distill::{Targets, cross_entropy};
+use crate::tensor::{Kind, guarded, no_grad, to_floats};
+
+/// What a network makes of a set of images.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evaluation {
+    /// Right answers.
+    pub correct: u64,
+    /// Images.
+    pub images: u64,
+    /// The mean cross-entropy.
+    pub loss: f64,
+}
+
+impl Evaluation {
+    /// The fraction of right answers.
+    pub fn accuracy(&self) -> f64 {
+        self.correct as f64 / self.images as f64
+    }
+}
+
+/// Runs every image once, some at a time.
+///
+/// # Errors
+/// When the images do not fit the network, or the device runs out of memory.
+pub fn evaluate(
+    network: &TrainableNetwork,
+    images: &DeviceImages,
+    batch: usize,
+) -> Result<Evaluation, LearnError> {
+    images.check(network)?;
+    let totals = guarded(|| {
+        no_grad(|| {
+            let mut totals = network.device().zeros(&[2], Kind::Double);
+            for (start, count) in batches(images.len(), batch) {
+                let logits = network.forward(&images.pixels.range(start, count), Mode::Evaluate).logits;
+                let labels = images.labels.narrow(0, start, count);
+                let right = logits.argmax(-1, false).eq_tensor(&labels).sum(Kind::Double);
+                let targets = Targets::plain(&labels, images.classes, 0.0, logits.kind());
+                let loss = cross_entropy(&logits, &targets.chances).to_kind(Kind::Double) * count as f64;
+                totals += crate::tensor::Tensor::stack(&[loss, right], 0);
+            }
+            to_floats(&totals)
+        })
+    })?;
+    let images = images.len() as u64;
+    Ok(Evaluation { correct: totals[1] as u64, images, loss: f64::from(totals[0]) / images as f64 })
+}
+
+/// The logits of every image, one row after the other.
+///
+/// # Errors
+/// As for [`evaluate`].
+pub fn predict(
+    network: &TrainableNetwork,
+    images: &DeviceImages,
+    batch: usize,
+) -> Result<Vec<f32>, LearnError> {
+    images.check(network)?;
+    let rows = |(start, count)| {
+        let run = || network.forward(&images.pixels.range(start, count), Mode::Evaluate).logits;
+        guarded(|| to_floats(&no_grad(run)))
+    };
+    let mut logits = Vec::with_capacity(images.len() * network.classes());
+    for range in batches(images.len(), batch) {
+        logits.extend(rows(range)?);
+    }
+    Ok(logits)
+}
+
+/// Starts and lengths that cover a number of images.
+fn batches(images: usize, batch: usize) -> impl Iterator<Item = (i64, i64)> {
+    let batch = batch.max(1);
+    (0..images).step_by(batch).map(move |start| (start as i64, batch.min(images - start) as i64))
+}

@@ -1,0 +1,102 @@
+//! One step, and how a step is undone.
+
+use super::Learner;
+use crate::assemble::{Mode, Output};
+use crate::distill::Targets;
+use crate::tensor::{Kind, Tensor, no_grad};
+
+/// Keeps the quotient finite when a gradient vanishes.
+const CLIP_EPSILON: f64 = 1e-6;
+
+impl Learner {
+    /// Learns from one batch. Everything it needs and makes stays on the device.
+    pub(super) fn step(&mut self) {
+        let row = no_grad(|| self.tables.read());
+        let (images, targets) = no_grad(|| self.batch(&row));
+        let teacher = self.teacher.as_ref();
+        let teacher = no_grad(|| teacher.map(|teacher| teacher.forward(&images, Mode::Evaluate).logits));
+        let output = self.network.forward(&images, Mode::Train { drop_path: row.drop_path.as_ref() });
+        let mut loss = self.options.losses.total(
+            &output.logits,
+            output.auxiliary.as_ref(),
+            teacher.as_ref(),
+            &targets,
+            &row.distillation.squeeze(),
+        );
+        no_grad(|| self.count(&loss, &output, &targets));
+        for (_, scores) in self.network.keep_scores() {
+            loss += scores.abs().sum(None) * row.keep_penalty.squeeze();
+        }
+        let gradient = self.network.parameters_mut().gradient(&loss).shallow_clone();
+        drop((loss, output));
+        no_grad(|| self.apply(&gradient, &row.learning_rate));
+        no_grad(|| self.tables.advance());
+    }
+
+    fn batch(&self, row: &super::tables::Row) -> (Tensor, Targets) {
+        let kind = self.network.options().precision.master_kind();
+        let smoothing = self.options.losses.label_smoothing;
+        let classes = self.images.classes;
+        if let Some((images, labels)) = &self.fixed_batch {
+            return (images.shallow_clone(), Targets::plain(labels, classes, smoothing, kind));
+        }
+        let augmentation = &self.options.augmentation;
+        let images = self.images.pixels.batch(augmentation, &row.draws);
+        let labels = self.images.labels.index_select(0, &row.draws.order);
+        let targets = if augmentation.has_mixtures() {
+            Targets::mixed(&labels, &labels.flip([0]), &row.draws.share, classes, smoothing, kind)
+        } else {
+            Targets::plain(&labels, classes, smoothing, kind)
+        };
+        (images, targets)
+    }
+
+    /// Adds loss and right answers to the totals.
+    fn count(&mut self, loss: &Tensor, output: &Output, targets: &Targets) {
+        let right = output.logits.argmax(-1, false).eq_tensor(&targets.labels).sum(Kind::Double);
+        let both = Tensor::stack(&[loss.detach().to_kind(Kind::Double), right], 0);
+        let _ = self.totals.g_add_(&both);
+    }
+
+    fn apply(&mut self, gradient: &Tensor, rate: &Tensor) {
+        let mut gradient = gradient.shallow_clone();
+        if let Some(longest) = self.options.clip {
+            let factor = f64::from(longest) / (gradient.norm() + CLIP_EPSILON);
+            let _ = gradient.g_mul_(&factor.clamp_max(1.0));
+        }
+        let parameters = self.network.parameters_mut();
+        self.memory.step(parameters.masters(), &gradient, rate);
+        parameters.refresh();
+        if let Some(((weights, statistics), stays)) = self.average.as_mut().zip(self.options.ema) {
+            let _ = weights.lerp_(self.network.parameters().masters(), 1.0 - f64::from(stays));
+            let _ = statistics.lerp_(self.network.statistics(), 1.0 - f64::from(stays));
+        }
+    }
+
+    /// Every tensor a step changes, the tables' counter apart.
+    fn changed(&self) -> Vec<Tensor> {
+        let averages = self.average.iter().flat_map(|(weights, statistics)| [weights, statistics]);
+        let rows = self.memory.named_rows().map(|(_, row)| row);
+        let own = [
+            self.network.parameters().masters(),
+            self.network.statistics(),
+            self.memory.steps(),
+            &self.totals,
+        ];
+        own.into_iter().chain(rows).chain(averages).map(Tensor::shallow_clone).collect()
+    }
+
+    /// Copies of everything a step changes.
+    pub(super) fn snapshot(&self) -> Vec<Tensor> {
+        no_grad(|| self.changed().iter().map(Tensor::copy).collect())
+    }
+
+    /// Puts everything back as it was.
+    pub(super) fn undo(&mut self, before: &[Tensor]) {
+        for (mut tensor, before) in self.changed().into_iter().zip(before) {
+            tensor.copy_(before);
+        }
+        self.network.parameters_mut().refresh();
+        self.tables.rewind();
+    }
+}

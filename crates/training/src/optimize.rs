@@ -1,0 +1,98 @@
+//! Fewer ReLUs for the accuracy: the papers' three methods, from a network, data and a budget to trained networks.
+//!
+//! ```text
+//! deepreduce   criticality by training; cull, thin, reshape (DeepReDuce section 3)
+//! snl          keep scores under a penalty, settled to a mask (SNL section 3)
+//! deepreshape  HybReNets for a budget, ReLU-reuse below (DeepReShape section 4, Algorithm 2)
+//! budget       how many ReLUs may stay
+//! plan         one network to train: a name and what is done to it
+//! preview      what a recipe would train; refuses what cannot be done before anything is trained
+//! record       what a result was and how it came about
+//! front        the results no other beats
+//! run          data, teacher, training: from a recipe to records (needs libtorch)
+//! sweep        many recipes as one resumable job
+//! ```
+//!
+//! What is decided here needs no tensors and is tested without any.
+
+mod budget;
+pub mod deepreduce;
+pub mod deepreshape;
+mod front;
+mod plan;
+mod preview;
+mod record;
+#[cfg(feature = "libtorch")]
+pub mod run;
+mod section;
+pub mod snl;
+mod sweep;
+
+use std::path::PathBuf;
+
+use network::design::OrderError;
+use network::transform::TransformError;
+use network::zoo::ZooError;
+
+use crate::recipe::NetworkSectionError;
+
+pub use budget::{BudgetError, ReluBudget};
+pub use front::ParetoFront;
+pub use plan::Plan;
+pub use preview::{Preview, preview};
+pub use record::{ResultRecord, percent};
+pub use section::{DeepReduceSection, DeepReshapeSection, OptimizeSection, SnlSection};
+pub use sweep::{Sweep, SweepError, SweepRun};
+
+/// Why a network cannot be optimized so.
+#[derive(Debug, thiserror::Error)]
+pub enum OptimizeError {
+    /// A budget that cannot be met.
+    #[error(transparent)]
+    Budget(#[from] BudgetError),
+    /// No such network.
+    #[error(transparent)]
+    Zoo(#[from] ZooError),
+    /// It cannot be reduced so.
+    #[error(transparent)]
+    Transform(#[from] TransformError),
+    /// No order of stages.
+    #[error(transparent)]
+    Order(#[from] OrderError),
+    /// The network of the recipe.
+    #[error(transparent)]
+    Network(#[from] NetworkSectionError),
+    /// A recipe for plain training.
+    #[error("the recipe has no [optimize] section; add one with method and budget, or use `sordino train`")]
+    NoMethod,
+    /// The teacher is not there.
+    #[error(
+        "there is no teacher at {}; give the folder of a trained run, train one with `sordino train`, or leave the \
+         teacher out to have the full network trained first",
+        path.display()
+    )]
+    NoTeacher {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The network to start from is not there.
+    #[error("there is no checkpoint to start from at {}; give the folder of a trained run of the same network", path.display())]
+    NoStart {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// A network that is reduced before the method begins.
+    #[error("{method} reduces the network itself; remove cull, thin, width and the like from [network]")]
+    AlreadyReduced {
+        /// The method.
+        method: &'static str,
+    },
+    /// No HybReNets for these depths.
+    #[error("there are no HybReNets on the depths of {network}: {reason}")]
+    NoHybReNet {
+        /// The network.
+        network: String,
+        /// Why.
+        reason: String,
+    },
+}

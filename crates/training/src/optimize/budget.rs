@@ -1,0 +1,186 @@
+//! How many ReLUs a result may keep.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// How many ReLUs a result may keep.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub enum ReluBudget {
+    /// So many.
+    Count(u64),
+    /// This part of what the network has, above 0 and below 1.
+    FractionOfBaseline(f64),
+}
+
+impl ReluBudget {
+    /// The number of ReLUs for a network that has `baseline` of them.
+    ///
+    /// # Errors
+    /// When it comes to none, or to more than the network has.
+    pub fn resolve(self, network: &str, baseline: u64) -> Result<u64, BudgetError> {
+        let budget = match self {
+            Self::Count(count) => count,
+            Self::FractionOfBaseline(fraction) => (baseline as f64 * fraction).floor() as u64,
+        };
+        if budget == 0 {
+            return Err(BudgetError::Zero);
+        }
+        if budget > baseline {
+            return Err(BudgetError::AboveBaseline { budget, network: network.to_owned(), baseline });
+        }
+        Ok(budget)
+    }
+}
+
+/// Reads `50000`, `50K`, `1.5M` or `25%`.
+impl FromStr for ReluBudget {
+    type Err = BudgetError;
+
+    fn from_str(text: &str) -> Result<Self, BudgetError> {
+        let malformed = || BudgetError::Malformed { came: text.to_owned() };
+        let number = |digits: &str| {
+            let is_plain =
+                digits.chars().all(|character| character.is_ascii_digit() || matches!(character, '.' | '_'));
+            let number = digits.replace('_', "").parse::<f64>().ok().filter(|_| is_plain);
+            number.ok_or_else(malformed)
+        };
+        if let Some(percent) = text.strip_suffix('%') {
+            let fraction = number(percent)? / 100.0;
+            return match fraction {
+                0.0 => Err(BudgetError::Zero),
+                _ if fraction < 1.0 => Ok(Self::FractionOfBaseline(fraction)),
+                _ => Err(malformed()),
+            };
+        }
+        let (digits, unit) = match text.strip_suffix(['K', 'k']) {
+            Some(digits) => (digits, 1e3),
+            None => text.strip_suffix('M').map_or((text, 1.0), |digits| (digits, 1e6)),
+        };
+        // A count that is no whole number is a typing mistake; 13.1K is 13100 in spite of binary fractions.
+        let count = number(digits)? * unit;
+        match count.round() {
+            0.0 if count == 0.0 => Err(BudgetError::Zero),
+            whole if (count - whole).abs() < 1e-6 && whole < 1e15 => Ok(Self::Count(whole as u64)),
+            _ => Err(malformed()),
+        }
+    }
+}
+
+impl fmt::Display for ReluBudget {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count(count) => write!(formatter, "{count}"),
+            Self::FractionOfBaseline(fraction) => write!(formatter, "{}%", fraction * 100.0),
+        }
+    }
+}
+
+/// As a recipe writes it: a number, or a text such as `"25%"`.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Written {
+    Count(u64),
+    Text(String),
+}
+
+impl TryFrom<Written> for ReluBudget {
+    type Error = BudgetError;
+
+    fn try_from(written: Written) -> Result<Self, BudgetError> {
+        match written {
+            Written::Count(0) => Err(BudgetError::Zero),
+            Written::Count(count) => Ok(Self::Count(count)),
+            Written::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl From<ReluBudget> for Written {
+    fn from(budget: ReluBudget) -> Self {
+        match budget {
+            ReluBudget::Count(count) => Self::Count(count),
+            ReluBudget::FractionOfBaseline(_) => Self::Text(budget.to_string()),
+        }
+    }
+}
+
+/// A budget that cannot be met.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BudgetError {
+    /// No ReLU at all.
+    #[error(
+        "a budget of zero leaves a linear network, which learns nothing; give at least one ReLU, such as 10%"
+    )]
+    Zero,
+    /// More than there are.
+    #[error(
+        "{network} has {baseline} ReLUs, fewer than the budget of {budget}; give a smaller budget or a larger network"
+    )]
+    AboveBaseline {
+        /// What was asked for.
+        budget: u64,
+        /// The network.
+        network: String,
+        /// What it has.
+        baseline: u64,
+    },
+    /// Less than the method can reach.
+    #[error("{method} reaches {smallest} ReLUs on {network} and no fewer; the budget is {budget}")]
+    BelowSmallest {
+        /// The method.
+        method: &'static str,
+        /// What was asked for.
+        budget: u64,
+        /// The network.
+        network: String,
+        /// The smallest it can do.
+        smallest: u64,
+    },
+    /// No number.
+    #[error(
+        "{came:?} is no budget; write a count of ReLUs or a part of them below 100%, such as 50000, 50K or 25%"
+    )]
+    Malformed {
+        /// What came.
+        came: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_are_read_as_people_write_them() {
+        for (text, expected) in [
+            ("50000", ReluBudget::Count(50_000)),
+            ("50_000", ReluBudget::Count(50_000)),
+            ("13.1K", ReluBudget::Count(13_100)),
+            ("1.5M", ReluBudget::Count(1_500_000)),
+            ("25%", ReluBudget::FractionOfBaseline(0.25)),
+        ] {
+            assert_eq!(text.parse(), Ok(expected), "{text}");
+        }
+        for text in ["", "K", "-5", "1e3", "100%", "0.5", "12.0004K", "NaN", "inf", "1e300K"] {
+            assert!(matches!(text.parse::<ReluBudget>(), Err(BudgetError::Malformed { .. })), "{text}");
+        }
+        for text in ["0", "0%", "0K"] {
+            assert_eq!(text.parse::<ReluBudget>(), Err(BudgetError::Zero), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_budget_lies_between_nothing_and_what_there_is() {
+        assert_eq!(ReluBudget::FractionOfBaseline(0.25).resolve("net", 1000), Ok(250));
+        assert_eq!(ReluBudget::Count(1000).resolve("net", 1000), Ok(1000));
+        assert_eq!(ReluBudget::FractionOfBaseline(0.0001).resolve("net", 1000), Err(BudgetError::Zero));
+        let text = ReluBudget::Count(1001).resolve("net", 1000).unwrap_err().to_string();
+        assert_eq!(
+            text,
+            "net has 1000 ReLUs, fewer than the budget of 1001; give a smaller budget or a larger network"
+        );
+    }
+}

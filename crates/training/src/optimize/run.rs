@@ -1,0 +1,232 @@
+//! A recipe with an `[optimize]` section becomes trained networks of few ReLUs.
+//!
+//! ```text
+//! OUT/teacher          the full network, where no teacher was given
+//! OUT/search           SNL: checkpoints and `search.jsonl`
+//! OUT/settled          SNL: the masked network before fine-tuning, `mask.sordino-mask`, `settled.json`
+//! OUT/probe-S1 ...     DeepReDuce: networks with ReLUs in one stage alone; `criticality.json`
+//! OUT/trained ...      the results: runs like any other
+//! OUT/records.json     what they are, how they came about
+//! ```
+//!
+//! Each part is a run of its own and knows whether it is done, so an interrupted call goes on where it was.
+
+mod deepreduce;
+mod deepreshape;
+mod error;
+mod snl;
+
+use std::path::{Path, PathBuf};
+
+use network::cost::Cost;
+use network::spec::NetworkSpec;
+
+use super::deepreduce::StageFinding;
+use super::snl::SearchEpoch;
+use super::{OptimizeError, OptimizeSection, Plan, ResultRecord, percent, preview};
+use crate::recipe::{Distillation, ReadingOfWeight, Recipe, Schedule, TeacherSection};
+use crate::run::{Images, Outcome, RunOptions, Watch, train};
+use crate::tensor::Device;
+
+pub use error::OptimizeRunError;
+
+/// The file of the results in a folder.
+pub const RECORDS: &str = "records.json";
+
+/// Where and how to run.
+#[derive(Clone, Debug)]
+pub struct OptimizeOptions {
+    /// The folder of the images; the recipe's where absent.
+    pub data: Option<PathBuf>,
+    /// What to compute on.
+    pub device: Device,
+    /// Where everything goes.
+    pub folder: PathBuf,
+    /// The largest file of a checkpoint.
+    pub shard_bytes: u64,
+    /// CPU threads; all cores where absent.
+    pub threads: Option<usize>,
+}
+
+/// Is told how far an optimization is, beside how far its runs are.
+pub trait OptimizeWatch: Watch {
+    /// A part begins.
+    fn part(&mut self, title: &str);
+    /// An epoch of SNL's search is done.
+    fn search(&mut self, epoch: &SearchEpoch);
+}
+
+/// What an optimization found.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Found {
+    /// The trained networks.
+    pub records: Vec<ResultRecord>,
+    /// What DeepReDuce's probes found out; empty for other methods and for a given order.
+    pub criticality: Vec<StageFinding>,
+}
+
+/// Optimizes a network by a recipe; goes on where an earlier call with the same recipe was interrupted.
+///
+/// # Errors
+/// When the budget cannot be met, or data, network, teacher or an earlier part cannot be used.
+pub fn optimize(
+    recipe: &Recipe,
+    options: &OptimizeOptions,
+    watch: &mut dyn OptimizeWatch,
+) -> Result<Found, OptimizeRunError> {
+    let section = recipe.optimize.clone().ok_or(OptimizeError::NoMethod)?;
+    let done = options.folder.join(RECORDS);
+    if done.is_file() {
+        return read_json(&done);
+    }
+    let images = Images::open(recipe, options.data.as_deref())?;
+    let (shape, classes) = (images.training.shape, images.training.classes.len());
+    preview(recipe, shape, classes)?;
+    let spec = recipe.network.build(shape, classes).map_err(OptimizeError::from)?;
+    let job = Job { recipe, options, spec, section: &section };
+    let found = match &section {
+        OptimizeSection::Snl(snl) => job.snl(snl, &images, watch)?,
+        OptimizeSection::DeepReduce(deepreduce) => job.deepreduce(deepreduce, watch)?,
+        OptimizeSection::DeepReshape(deepreshape) => job.deepreshape(deepreshape, watch)?,
+    };
+    write_json(&done, &found)?;
+    Ok(found)
+}
+
+/// One optimization.
+struct Job<'a> {
+    recipe: &'a Recipe,
+    options: &'a OptimizeOptions,
+    /// The network that is to lose ReLUs.
+    spec: NetworkSpec,
+    section: &'a OptimizeSection,
+}
+
+impl Job<'_> {
+    fn baseline(&self) -> u64 {
+        Cost::of(&self.spec).relus
+    }
+
+    /// The teacher given, or the full network, trained first.
+    fn teacher(&self, watch: &mut dyn OptimizeWatch) -> Result<PathBuf, OptimizeRunError> {
+        if let Some(teacher) = &self.recipe.teacher {
+            return Ok(teacher.checkpoint.clone());
+        }
+        watch.part(&format!("teacher: {} with all its ReLUs", self.spec.name()));
+        let mut recipe = self.bare_recipe();
+        recipe.training.loss.distillation = None;
+        recipe.teacher = None;
+        // What fine-tunes a network is too slow to train one.
+        if matches!(self.section, OptimizeSection::Snl(_)) {
+            recipe.training.schedule = Schedule::default();
+        }
+        let folder = self.options.folder.join("teacher");
+        self.train(recipe, &folder, watch)?;
+        Ok(folder)
+    }
+
+    /// The recipe as a plain training run takes it.
+    fn bare_recipe(&self) -> Recipe {
+        Recipe { optimize: None, start: None, mask: None, ..self.recipe.clone() }
+    }
+
+    /// The same with a teacher, and a distillation loss if none is named.
+    fn distilled_recipe(&self, teacher: &Path) -> Recipe {
+        let mut recipe = self.bare_recipe();
+        recipe.teacher = Some(TeacherSection { checkpoint: teacher.to_owned() });
+        let usual = Distillation::Kd { temperature: 4.0, weight: 0.9, reading: ReadingOfWeight::Soft };
+        recipe.training.loss.distillation.get_or_insert(usual);
+        recipe
+    }
+
+    /// A run, or the rest of one.
+    fn train(
+        &self,
+        recipe: Recipe,
+        folder: &Path,
+        watch: &mut dyn OptimizeWatch,
+    ) -> Result<Outcome, OptimizeRunError> {
+        let OptimizeOptions { data, device, shard_bytes, threads, .. } = self.options.clone();
+        let options =
+            RunOptions { data, device, resume: true, folder: folder.to_owned(), shard_bytes, threads };
+        Ok(train(recipe, &options, watch)?)
+    }
+
+    /// Trains one planned network with a teacher.
+    fn train_plan(
+        &self,
+        plan: &Plan,
+        teacher: &Path,
+        folder: &Path,
+        watch: &mut dyn OptimizeWatch,
+    ) -> Result<ResultRecord, OptimizeRunError> {
+        watch.part(&format!("{}: {} ReLUs", plan.title, plan.cost.relus));
+        let mut recipe = self.distilled_recipe(teacher);
+        recipe.network = plan.section();
+        recipe.title = format!("{}, {} ReLUs", plan.title, plan.cost.relus);
+        self.train_recorded(recipe, &plan.title, plan.cost, folder, watch)
+    }
+
+    fn train_recorded(
+        &self,
+        recipe: Recipe,
+        title: &str,
+        cost: Cost,
+        folder: &Path,
+        watch: &mut dyn OptimizeWatch,
+    ) -> Result<ResultRecord, OptimizeRunError> {
+        let done = folder.join("record.json");
+        if done.is_file() {
+            return read_json(&done);
+        }
+        let outcome = self.train(recipe.clone(), folder, watch)?;
+        let record = self.record(recipe, title, cost, &outcome);
+        write_json(&done, &record)?;
+        Ok(record)
+    }
+
+    fn record(&self, recipe: Recipe, title: &str, cost: Cost, outcome: &Outcome) -> ResultRecord {
+        // Choices are made on held-out images wherever there are some.
+        let tried = outcome.results.iter().find(|tried| tried.on == "held-out").or(outcome.results.last());
+        let accuracy = tried.map_or(0.0, |tried| percent(tried.accuracy));
+        let test = outcome.results.iter().find(|tried| tried.on == "test");
+        ResultRecord {
+            title: title.to_owned(),
+            method: self.section.method().to_owned(),
+            network: outcome.network.clone(),
+            seed: recipe.seed,
+            relus: outcome.relus,
+            relus_before: self.baseline(),
+            macs: cost.macs,
+            measured_on: tried.map_or_else(String::new, |tried| tried.on.clone()),
+            float_accuracy: accuracy,
+            test_accuracy: test.map(|tried| percent(tried.accuracy)),
+            integer_accuracy: None,
+            accuracy_per_kilorelu: ResultRecord::per_kilorelu(accuracy, outcome.relus),
+            checkpoint: outcome.checkpoint.display().to_string(),
+            recipe,
+        }
+    }
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, OptimizeRunError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| OptimizeRunError::File { path: path.into(), source })?;
+    serde_json::from_str(&text)
+        .map_err(|error| OptimizeRunError::Damaged { path: path.into(), reason: error.to_string() })
+}
+
+/// Writes a file under another name first, so that a file of this name is always whole.
+pub(super) fn write_json<T: serde::Serialize>(path: &Path, value: &T) -> Result<(), OptimizeRunError> {
+    let failed = |source| OptimizeRunError::File { path: path.into(), source };
+    let text =
+        serde_json::to_string_pretty(value).expect("results hold only names, numbers, lists and tables");
+    let hidden = path.with_extension("json.writing");
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    std::fs::write(&hidden, text).and_then(|()| std::fs::rename(&hidden, path)).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,334 @@
+//! The search: weights and keep scores learn together until few enough scores stand above the threshold.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use network::spec::NetworkSpec;
+use serde::{Deserialize, Serialize};
+
+use super::count::{Counter, next_look};
+use super::{KeepScores, Penalty, ScoreGranularity, Settled, THRESHOLD};
+use crate::array::{Array, ArrayKind};
+use crate::assemble::{Granularity, TrainableNetwork};
+use crate::checkpoint::{Checkpoint, Part, State};
+use crate::distill::{Distillation, Losses};
+use crate::learn::{DeviceImages, LearnOptions, Learner, Optimizer, StepRates, evaluate};
+use crate::optimize::run::OptimizeRunError;
+use crate::optimize::{OptimizeSection, SnlSection};
+use crate::recipe::Recipe;
+use crate::tensor::to_floats;
+
+/// Images of one step of a trial.
+const TRIAL_BATCH: usize = 250;
+/// Where a checkpoint of the search keeps the state of the penalty.
+const PENALTY: &str = "search/penalty";
+
+/// What a search works on.
+pub(crate) struct Search<'a> {
+    /// The method's switches.
+    pub(crate) section: &'a SnlSection,
+    /// How many ReLUs stay.
+    pub(crate) budget: u64,
+    /// Seed, augmentation and the like; optimizer and losses are the search's own.
+    pub(crate) learning: LearnOptions,
+    /// What is tried after each epoch, and what it is called.
+    pub(crate) trial: (&'static str, DeviceImages),
+    /// Where checkpoints and the log go.
+    pub(crate) folder: &'a Path,
+    /// The largest file of a checkpoint.
+    pub(crate) shard_bytes: u64,
+}
+
+/// One epoch of a search.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SearchEpoch {
+    /// Epochs done.
+    pub epoch: u32,
+    /// ReLUs whose score is above the threshold.
+    pub relus: u64,
+    /// The penalty of this epoch.
+    pub penalty: f64,
+    /// The mean loss, without the penalty.
+    pub loss: f64,
+    /// The share of training images that were told right while learning, from 0 to 1.
+    pub training_accuracy: f64,
+    /// What it was tried on.
+    pub tried_on: String,
+    /// The share that was right, from 0 to 1, with scores as they are.
+    pub accuracy: f64,
+    /// Seconds of learning.
+    pub seconds: f64,
+    /// ReLUs left in each site, in the order of the walk.
+    pub by_site: Vec<u64>,
+}
+
+/// What a search came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SearchFigures {
+    /// Epochs of the search; the last one may have ended early.
+    pub epochs: u32,
+    /// ReLUs by threshold alone.
+    pub by_threshold: u64,
+    /// ReLUs after settling: the budget.
+    pub relus: u64,
+    /// How many were moved by rank.
+    pub moved: u64,
+    /// What the two accuracies were measured on.
+    pub tried_on: String,
+    /// With scores as the search left them.
+    pub accuracy_before_settling: f64,
+    /// With the mask, before fine-tuning.
+    pub accuracy_after_settling: f64,
+}
+
+/// A search in progress.
+struct Running<'a> {
+    search: Search<'a>,
+    learner: Learner,
+    counter: Counter,
+    penalty: Penalty,
+    state: State,
+}
+
+impl Search<'_> {
+    /// Learns scores from a trained network down to the budget and settles them; goes on where an earlier attempt was
+    /// interrupted.
+    pub(crate) fn run(
+        self,
+        mut network: TrainableNetwork,
+        teacher: TrainableNetwork,
+        images: DeviceImages,
+        state: State,
+        watch: &mut dyn FnMut(&SearchEpoch),
+    ) -> Result<(TrainableNetwork, Settled, SearchFigures), OptimizeRunError> {
+        network.enable_keep_scores(match self.section.granularity {
+            ScoreGranularity::Pixel => Granularity::Pixel,
+            ScoreGranularity::Channel => Granularity::Channel,
+        })?;
+        let start = network.relu_count();
+        let earlier = self.earlier(&state)?;
+        if let Some((earlier, _)) = &earlier {
+            network.load_arrays(&earlier.weights)?;
+        }
+        let mut running = Running {
+            counter: Counter::new(&network, self.section.granularity),
+            learner: Learner::new(network, Some(teacher), self.options(), images)?,
+            penalty: Penalty::new(self.section.penalty, start, self.budget),
+            search: self,
+            state,
+        };
+        if let Some((earlier, penalty)) = earlier {
+            running.learner.restore(&earlier.optimizer)?;
+            running.penalty = penalty;
+            running.state = earlier.state;
+        }
+        running.go(watch)
+    }
+
+    /// The last checkpoint of an interrupted search, if there is one.
+    fn earlier(&self, state: &State) -> Result<Option<(Checkpoint, Penalty)>, OptimizeRunError> {
+        if crate::checkpoint::find(self.folder).is_err() {
+            return Ok(None);
+        }
+        let mut earlier = Checkpoint::load(self.folder, Part::All)?;
+        let other = || OptimizeRunError::OtherSearch { folder: self.folder.to_owned() };
+        if comparable(&earlier.state.recipe) != comparable(&state.recipe) {
+            return Err(other());
+        }
+        let penalty = earlier.optimizer.remove(PENALTY).ok_or_else(other)?;
+        let penalty = serde_json::from_slice(&penalty.bytes).map_err(|_| other())?;
+        Ok(Some((earlier, penalty)))
+    }
+
+    /// Adam without decay, cross-entropy and distillation: all as in the authors' code.
+    fn options(&self) -> LearnOptions {
+        let distillation = Distillation::Hinton {
+            temperature: self.section.temperature as f32,
+            hard_weight: 1.0,
+            soft_weight: self.section.distillation as f32,
+        };
+        LearnOptions {
+            batch: self.section.batch,
+            optimizer: Optimizer::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 },
+            weight_decay: 0.0,
+            ema: None,
+            losses: Losses { distillation: Some(distillation), ..Losses::default() },
+            ..self.learning.clone()
+        }
+    }
+}
+
+impl Running<'_> {
+    fn go(
+        mut self,
+        watch: &mut dyn FnMut(&SearchEpoch),
+    ) -> Result<(TrainableNetwork, Settled, SearchFigures), OptimizeRunError> {
+        let mut log = SearchLog::open(self.search.folder, self.state.epoch)?;
+        let stop = self.stop_count();
+        let mut kept = self.counter.above(self.learner.network(), THRESHOLD);
+        while kept > stop {
+            if self.state.epoch >= self.search.section.max_epochs {
+                return Err(OptimizeRunError::SearchTooLong {
+                    epochs: self.state.epoch,
+                    kept,
+                    budget: self.search.budget,
+                });
+            }
+            let epoch = self.epoch()?;
+            kept = epoch.relus;
+            log.add(&epoch)?;
+            watch(&epoch);
+            self.penalty.observe(kept);
+            if kept > stop && self.state.epoch.is_multiple_of(self.search.section.checkpoint_every.max(1)) {
+                self.save()?;
+            }
+        }
+        self.settle()
+    }
+
+    /// The search ends here: within half of what may be moved by rank.
+    fn stop_count(&self) -> u64 {
+        self.search.budget + (self.search.budget as f64 * self.search.section.max_moved / 2.0) as u64
+    }
+
+    /// Learns one epoch, or less when the budget is reached in it.
+    fn epoch(&mut self) -> Result<SearchEpoch, OptimizeRunError> {
+        let penalty = self.penalty.value();
+        let learning_rate = self.search.section.learning_rate as f32;
+        let rates = |_| StepRates { learning_rate, keep_penalty: penalty as f32, ..StepRates::default() };
+        let stop = self.stop_count();
+        let longest = (self.learner.steps_per_epoch() / 16).max(1);
+        let counter = &self.counter;
+        let mut look = next_look(
+            |threshold| counter.above(self.learner.network(), threshold),
+            stop,
+            learning_rate,
+            longest,
+        );
+        let figures =
+            self.learner.run_epoch_until(u64::from(self.state.epoch), &rates, &mut |network, done| {
+                if done < look {
+                    return ControlFlow::Continue(());
+                }
+                if counter.above(network, THRESHOLD) <= stop {
+                    return ControlFlow::Break(());
+                }
+                look = done
+                    + next_look(|threshold| counter.above(network, threshold), stop, learning_rate, longest);
+                ControlFlow::Continue(())
+            })?;
+        self.state.epoch += 1;
+        self.state.step += self.learner.steps_per_epoch();
+        let tried = evaluate(self.learner.network(), &self.search.trial.1, TRIAL_BATCH)?;
+        let by_site = self.scores()?.kept_by_site(THRESHOLD);
+        Ok(SearchEpoch {
+            epoch: self.state.epoch,
+            relus: by_site.iter().sum(),
+            penalty,
+            loss: figures.loss,
+            training_accuracy: figures.accuracy,
+            tried_on: self.search.trial.0.to_owned(),
+            accuracy: tried.accuracy(),
+            seconds: figures.seconds,
+            by_site,
+        })
+    }
+
+    fn spec(&self) -> &NetworkSpec {
+        self.learner.network().spec()
+    }
+
+    fn scores(&self) -> Result<KeepScores, OptimizeRunError> {
+        let network = self.learner.network();
+        let mut lists = vec![Vec::new(); network.spec().walk().sites().len()];
+        for (site, scores) in network.keep_scores() {
+            lists[site.0] = to_floats(scores);
+        }
+        Ok(KeepScores::new(network.spec(), self.search.section.granularity, lists)
+            .map_err(crate::assemble::AssembleError::from)?)
+    }
+
+    /// Cuts the scores to an exact mask, with the accuracy before and after.
+    fn settle(self) -> Result<(TrainableNetwork, Settled, SearchFigures), OptimizeRunError> {
+        let settled = self.scores()?.settle(self.spec(), self.search.budget, self.max_moved())?;
+        let (tried_on, trial) = &self.search.trial;
+        let before = evaluate(self.learner.network(), trial, TRIAL_BATCH)?.accuracy();
+        let mut network = self.learner.into_network();
+        network.set_mask(&settled.mask)?;
+        let figures = SearchFigures {
+            epochs: self.state.epoch,
+            by_threshold: settled.by_threshold,
+            relus: settled.mask.relu_count(),
+            moved: settled.moved,
+            tried_on: (*tried_on).to_owned(),
+            accuracy_before_settling: before,
+            accuracy_after_settling: evaluate(&network, trial, TRIAL_BATCH)?.accuracy(),
+        };
+        Ok((network, settled, figures))
+    }
+
+    /// Whole channels cannot stop on the ReLU; one channel of the largest map is allowed then.
+    fn max_moved(&self) -> f64 {
+        let allowed = self.search.section.max_moved;
+        match self.search.section.granularity {
+            ScoreGranularity::Pixel => allowed,
+            ScoreGranularity::Channel => {
+                let sites = self.spec().walk().sites().iter();
+                let channel = sites.map(|site| site.shape.pixels()).max().unwrap_or(1);
+                allowed + channel as f64 / self.search.budget as f64
+            }
+        }
+    }
+
+    fn save(&self) -> Result<(), OptimizeRunError> {
+        let mut optimizer = self.learner.state();
+        let penalty = serde_json::to_vec(&self.penalty).expect("a penalty holds only numbers");
+        let penalty = Array { shape: vec![penalty.len()], kind: ArrayKind::U8, bytes: penalty };
+        optimizer.insert(PENALTY.to_owned(), penalty);
+        let weights = self.learner.network().to_arrays();
+        let checkpoint = Checkpoint { state: self.state.clone(), weights, optimizer, mask: None };
+        checkpoint.save(self.search.folder, self.search.shard_bytes)?;
+        Ok(())
+    }
+}
+
+/// A recipe without what makes no difference to a search that goes on: where the data lies, how long it may take, how
+/// often it is written.
+fn comparable(recipe: &Recipe) -> Recipe {
+    let mut recipe = recipe.clone();
+    recipe.title = String::new();
+    recipe.data.directory = None;
+    if let Some(OptimizeSection::Snl(section)) = &mut recipe.optimize {
+        (section.max_epochs, section.checkpoint_every) = (1, 1);
+    }
+    recipe
+}
+
+/// `search.jsonl`: one line for each epoch.
+struct SearchLog(std::fs::File);
+
+impl SearchLog {
+    /// Opens the log and keeps the lines of the epochs that are done.
+    fn open(folder: &Path, epochs_done: u32) -> Result<Self, OptimizeRunError> {
+        use std::io::Write;
+        let path = folder.join("search.jsonl");
+        let failed = |source| OptimizeRunError::File { path: path.clone(), source };
+        std::fs::create_dir_all(folder).map_err(failed)?;
+        let earlier = std::fs::read_to_string(&path).unwrap_or_default();
+        let is_kept = |line: &&str| {
+            serde_json::from_str::<SearchEpoch>(line).is_ok_and(|epoch| epoch.epoch <= epochs_done)
+        };
+        let mut file = std::fs::File::create(&path).map_err(failed)?;
+        for line in earlier.lines().filter(is_kept) {
+            writeln!(file, "{line}").map_err(failed)?;
+        }
+        Ok(Self(file))
+    }
+
+    fn add(&mut self, epoch: &SearchEpoch) -> Result<(), OptimizeRunError> {
+        use std::io::Write;
+        let line = serde_json::to_string(epoch).expect("an epoch holds only names and numbers");
+        let failed = |source| OptimizeRunError::File { path: "search.jsonl".into(), source };
+        writeln!(self.0, "{line}").map_err(failed)
+    }
+}

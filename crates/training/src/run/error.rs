@@ -1,0 +1,100 @@
+//! Why a run stopped.
+
+use std::path::PathBuf;
+
+use crate::assemble::AssembleError;
+use crate::checkpoint::CheckpointError;
+use crate::data::DataError;
+use crate::learn::LearnError;
+use crate::log::LogError;
+use crate::recipe::NetworkSectionError;
+
+/// A run that cannot begin or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The images.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The network of the recipe.
+    #[error(transparent)]
+    Network(#[from] NetworkSectionError),
+    /// A network that cannot be assembled or does not take its weights.
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+    /// Learning.
+    #[error(transparent)]
+    Learn(#[from] LearnError),
+    /// A checkpoint.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The log.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The folder already has a run.
+    #[error(
+        "{} already holds a run (epoch {epoch}); go on with --resume, or choose another folder with --out",
+        folder.display()
+    )]
+    Exists {
+        /// The folder.
+        folder: PathBuf,
+        /// Its epochs.
+        epoch: u32,
+    },
+    /// The run was begun by another recipe.
+    #[error(
+        "the run in {} was begun by another recipe (they differ in {difference}); choose another folder with --out",
+        folder.display()
+    )]
+    OtherRecipe {
+        /// The folder.
+        folder: PathBuf,
+        /// The first line that differs.
+        difference: String,
+    },
+    /// The folder cannot be made.
+    #[error("cannot make the folder {}", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The teacher.
+    #[error("the teacher {} cannot be used", path.display())]
+    Teacher {
+        /// Its checkpoint.
+        path: PathBuf,
+        /// Why.
+        source: Box<RunError>,
+    },
+    /// A checkpoint of other data.
+    #[error(
+        "{} has {came}, the images have {expected}; choose a checkpoint trained on the same data",
+        path.display()
+    )]
+    OtherData {
+        /// The checkpoint.
+        path: PathBuf,
+        /// What the data has.
+        expected: String,
+        /// What it has.
+        came: String,
+    },
+    /// The mask file.
+    #[error("the mask {} cannot be used: {reason}", path.display())]
+    Mask {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Too few images.
+    #[error("{images} training images are fewer than one batch of {batch}")]
+    TooFew {
+        /// How many there are.
+        images: usize,
+        /// How many a step takes.
+        batch: usize,
+    },
+}

@@ -1,0 +1,226 @@
+//! What a run needs before its first step.
+
+use std::path::Path;
+
+use network::mask::ActivationMask;
+use network::spec::NetworkSpec;
+
+use super::options::{learn_options, precision};
+use super::{LEARNING, RunError, RunOptions};
+use crate::assemble::{AssembleOptions, TrainableNetwork};
+use crate::checkpoint::{self, Arrays, Checkpoint, Part, State};
+use crate::data::{self, DataPair, Dataset, HELD_OUT_SEED, held_out_split};
+use crate::learn::{DeviceImages, ImageSet, Learner};
+use crate::recipe::{Precision, Recipe, TrainOn};
+use crate::tensor::Device;
+
+/// The checkpoint to go on after; nothing for a new run.
+pub(super) fn earlier(recipe: &Recipe, options: &RunOptions) -> Result<Option<Checkpoint>, RunError> {
+    let folder = &options.folder;
+    let found = checkpoint::find(folder).ok();
+    let Some(found) = found else {
+        // Nothing to go on after is no error: an interrupted run may not have come to its first checkpoint.
+        return Ok(None);
+    };
+    if !options.resume {
+        let epoch = Checkpoint::load(&found, Part::Weights)?.state.epoch;
+        return Err(RunError::Exists { folder: folder.clone(), epoch });
+    }
+    let checkpoint = Checkpoint::load(&found, Part::All)?;
+    if let Some(difference) = first_difference(&checkpoint.state.recipe, recipe) {
+        return Err(RunError::OtherRecipe { folder: folder.clone(), difference });
+    }
+    Ok(Some(checkpoint))
+}
+
+/// The first line in which two recipes differ; where the data lies and how often things are written makes no difference.
+fn first_difference(one: &Recipe, other: &Recipe) -> Option<String> {
+    let plain = |recipe: &Recipe| {
+        let mut recipe = recipe.clone();
+        recipe.title = String::new();
+        recipe.data.directory = None;
+        recipe.training.checkpoint_every = 1;
+        recipe.training.evaluate_every = 1;
+        recipe.to_toml()
+    };
+    let (one, other) = (plain(one), plain(other));
+    if one == other {
+        return None;
+    }
+    let lines = one.lines().zip(other.lines()).find(|(one, other)| one != other);
+    Some(lines.map_or_else(|| "their length".to_owned(), |(one, other)| format!("`{one}` and `{other}`")))
+}
+
+/// The folder of the run; nothing else is written before everything else is known to be good.
+pub(super) fn make_folder(folder: &Path) -> Result<(), RunError> {
+    std::fs::create_dir_all(folder).map_err(|source| RunError::Folder { folder: folder.into(), source })
+}
+
+/// The images of a run, divided as its recipe says.
+pub(crate) struct Images {
+    pub(crate) training: Dataset,
+    pub(crate) held_out: Option<Dataset>,
+    pub(super) test: Dataset,
+}
+
+impl Images {
+    pub(crate) fn open(recipe: &Recipe, directory: Option<&Path>) -> Result<Self, RunError> {
+        let section = &recipe.data;
+        let directory = directory.or(section.directory.as_deref());
+        let DataPair { training, test } = data::open(&section.request(), directory)?;
+        let batch = recipe.training.batch;
+        let (training, held_out) = match section.train_on {
+            TrainOn::All => (training, None),
+            TrainOn::Split => {
+                let count = section.held_out.unwrap_or(training.len() / 10).min(training.len());
+                let (kept, held_out) = held_out_split(&training.labels, count, HELD_OUT_SEED);
+                (training.subset(&kept), Some(training.subset(&held_out)))
+            }
+        };
+        if training.len() < batch {
+            return Err(RunError::TooFew { images: training.len(), batch });
+        }
+        Ok(Self { training, held_out, test })
+    }
+
+    pub(super) fn trial_on_device(&self, device: Device) -> Result<(&'static str, DeviceImages), RunError> {
+        let (name, set) = match &self.held_out {
+            Some(set) => ("held-out", set),
+            None => ("test", &self.test),
+        };
+        Ok((name, DeviceImages::new(&image_set(set), device)?))
+    }
+
+    /// The state of a run that has not begun.
+    pub(crate) fn state(&self, recipe: &Recipe, spec: &NetworkSpec) -> State {
+        State::new(recipe.clone(), spec, self.training.classes.clone(), self.training.normalization())
+    }
+
+    /// Refuses a checkpoint of other images.
+    pub(crate) fn must_match(&self, state: &State, path: &Path) -> Result<(), RunError> {
+        let refuse =
+            |expected: String, came: String| Err(RunError::OtherData { path: path.into(), expected, came });
+        let set = &self.training;
+        if set.classes.len() != state.classes.len() {
+            return refuse(
+                format!("{} classes", set.classes.len()),
+                format!("{} classes", state.classes.len()),
+            );
+        }
+        if let Some((ours, theirs)) =
+            set.classes.iter().zip(&state.classes).find(|(ours, theirs)| ours != theirs)
+        {
+            return refuse(format!("a class {ours:?}"), format!("{theirs:?} in its place"));
+        }
+        if set.shape != state.input {
+            return refuse(format!("pixels of {}", set.shape), format!("pixels of {}", state.input));
+        }
+        if set.normalization() != state.normalization {
+            return refuse("another normalization".to_owned(), "its own".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// A set as the trainer takes it.
+pub(crate) fn image_set(set: &Dataset) -> ImageSet<'_> {
+    ImageSet {
+        shape: set.shape,
+        classes: set.classes.len(),
+        images: &set.images,
+        labels: &set.labels,
+        mean: &set.mean,
+        deviation: &set.deviation,
+    }
+}
+
+/// A learner at its first step, or where an earlier checkpoint left it.
+pub(super) fn learner(
+    recipe: &Recipe,
+    spec: &NetworkSpec,
+    images: &Images,
+    earlier: Option<&Checkpoint>,
+    device: Device,
+) -> Result<Learner, RunError> {
+    let options = assemble_options(recipe, device);
+    let mut network = TrainableNetwork::new(spec, &options, device)?;
+    if let Some(mask) = read_mask(recipe, spec)? {
+        network.set_mask(&mask)?;
+    }
+    match (earlier, &recipe.start) {
+        (Some(earlier), _) => network.load_arrays(&learning_weights(earlier))?,
+        (None, Some(start)) => {
+            network.load_arrays(&Checkpoint::load(&start.checkpoint, Part::Weights)?.weights)?
+        }
+        (None, None) => {}
+    }
+    let teacher = recipe.teacher.as_ref().map(|teacher| {
+        let load = || -> Result<TrainableNetwork, RunError> {
+            let checkpoint = Checkpoint::load(&teacher.checkpoint, Part::Weights)?;
+            images.must_match(&checkpoint.state, &teacher.checkpoint)?;
+            let spec = checkpoint.spec()?;
+            trained(&checkpoint, &spec, AssembleOptions { auxiliary_head: false, ..options.clone() }, device)
+        };
+        let failed =
+            |source| RunError::Teacher { path: teacher.checkpoint.clone(), source: Box::new(source) };
+        load().map_err(failed)
+    });
+    let set = DeviceImages::new(&image_set(&images.training), device)?;
+    let mut learner = Learner::new(network, teacher.transpose()?, learn_options(recipe), set)?;
+    if let Some(earlier) = earlier {
+        let state: Arrays =
+            earlier.optimizer.clone().into_iter().filter(|(name, _)| !name.starts_with(LEARNING)).collect();
+        learner.restore(&state)?;
+    }
+    Ok(learner)
+}
+
+/// A CPU computes with 32 bits, whatever the recipe says for a GPU.
+pub(crate) fn assemble_options(recipe: &Recipe, device: Device) -> AssembleOptions {
+    let numbers = if device == Device::Cpu { Precision::F32 } else { recipe.training.precision };
+    AssembleOptions {
+        seed: recipe.seed,
+        precision: precision(numbers),
+        auxiliary_head: recipe.training.auxiliary_head.is_some(),
+        ..AssembleOptions::default()
+    }
+}
+
+/// The weights that learn: those beside the averages, where there are averages.
+fn learning_weights(checkpoint: &Checkpoint) -> Arrays {
+    let learning = checkpoint
+        .optimizer
+        .iter()
+        .filter_map(|(name, array)| name.strip_prefix(LEARNING).map(|name| (name.to_owned(), array.clone())));
+    let learning: Arrays = learning.collect();
+    if learning.is_empty() { checkpoint.weights.clone() } else { learning }
+}
+
+/// The network of a checkpoint.
+pub(crate) fn trained(
+    checkpoint: &Checkpoint,
+    spec: &NetworkSpec,
+    options: AssembleOptions,
+    device: Device,
+) -> Result<TrainableNetwork, RunError> {
+    let mut network = TrainableNetwork::new(spec, &options, device)?;
+    if let Some(mask) = checkpoint.mask(spec)? {
+        network.set_mask(&mask)?;
+    }
+    network.load_arrays(&checkpoint.weights)?;
+    Ok(network)
+}
+
+fn read_mask(recipe: &Recipe, spec: &NetworkSpec) -> Result<Option<ActivationMask>, RunError> {
+    use std::io::Read;
+    let Some(section) = &recipe.mask else { return Ok(None) };
+    let refuse = |reason: String| RunError::Mask { path: section.file.clone(), reason };
+    let limit = ActivationMask::max_file_bytes(spec);
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(&section.file).map_err(|error| refuse(error.to_string()))?;
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| refuse(error.to_string()))?;
+    if bytes.len() as u64 > limit {
+        return Err(refuse(format!("it has more than {limit} bytes, too many for {}", spec.name())));
+    }
+    ActivationMask::from_bytes(&bytes, spec).map(Some).map_err(|error| refuse(error.to_string()))
+}

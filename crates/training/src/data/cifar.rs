@@ -139,7 +139,7 @@ fn read_part(set: &mut Dataset, path: &Path, form: Form) -> Result<(), DataError
 
 fn read_binary(set: &mut Dataset, path: &Path, bytes: &[u8], labels: usize) -> Result<(), DataError> {
     let record = labels + PIXELS;
-    if bytes.is_empty() || bytes.len() % record != 0 {
+    if bytes.is_empty() || !bytes.len().is_multiple_of(record) {
         let whole = (bytes.len() / record + 1) * record;
         return Err(DataError::Length {
             path: path.into(),

@@ -252,13 +252,13 @@ impl<'a> Machine<'a> {
 
     /// Large values are never recalled by these files, so only small ones are kept.
     fn memorize(&mut self, place: u32) {
-        match self.stack.last() {
-            Some(value @ (Value::Bytes(_) | Value::Global(_) | Value::Integer(_))) => {
-                if !matches!(value, Value::Bytes(bytes) if bytes.len() > 1000) {
-                    self.memo.insert(place, value.clone());
-                }
-            }
-            _ => {}
+        let is_small = |value: &Value| match value {
+            Value::Bytes(bytes) => bytes.len() <= 1000,
+            Value::Global(_) | Value::Integer(_) => true,
+            _ => false,
+        };
+        if let Some(value) = self.stack.last().filter(|value| is_small(value)) {
+            self.memo.insert(place, value.clone());
         }
     }
 

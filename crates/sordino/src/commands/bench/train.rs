@@ -96,7 +96,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
 }
 
 fn measure(arguments: &Arguments) -> anyhow::Result<Report> {
-    arguments.threads.map(tensor::set_threads);
+    if let Some(count) = arguments.threads {
+        tensor::set_threads(count);
+    }
     let device = Device::parse(&arguments.device)?;
     let build = |name: &str| zoo::build(name, arguments.side, arguments.classes);
     let precision = match (arguments.precision, device) {

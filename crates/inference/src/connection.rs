@@ -347,13 +347,14 @@ mod tests {
 
     #[test]
     fn a_party_that_waits_has_handed_over_what_it_said() {
-        let (ours, mut theirs) = memory_pair();
+        let (ours, theirs) = memory_pair();
         let mut connection = Connection::new(ours, Role::Client);
         connection.send(Kind::Values, b"question").unwrap();
         let peer = std::thread::spawn(move || {
-            theirs.read_exact(&mut [0; 8])?;
-            theirs.write_all(b"answer")?;
-            theirs.flush()
+            let mut connection = Connection::new(theirs, Role::Server);
+            connection.receive(Kind::Values, 8)?;
+            connection.send(Kind::Values, b"answer")?;
+            connection.flush()
         });
         assert_eq!(connection.receive(Kind::Values, 6).unwrap(), b"answer");
         peer.join().unwrap().unwrap();

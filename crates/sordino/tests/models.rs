@@ -297,6 +297,7 @@ fn models_and_networks_are_told_apart() {
         (vec!["inspect", "resnet10:m=4", "--link", "lan"], "--private"),
         (vec!["freeze", "resnet10:m=4", "-o", "x.sordino", "--weights", "no.safetensors"], "no.safetensors"),
         (vec!["freeze", "resnet10:m=4", "-o", "x.sordino", "--weight-bits", "9"], "choose 8 or 12"),
+        (vec!["freeze", "resnet10:m=4", "-o", "x.sordino", "--activation-bits", "25"], "activation bits"),
         (vec!["verify", "resnet10:m=4", "-n", "0"], "0 is not in 1"),
     ] {
         let message = refusal(&arguments);

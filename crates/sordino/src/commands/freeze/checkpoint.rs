@@ -109,8 +109,8 @@ struct Trained {
 pub(super) fn freeze(arguments: &Arguments, path: &Path) -> anyhow::Result<Report> {
     if arguments.model.changes_network() {
         bail!(
-            "{} is trained: its size, ReLUs, classes and normalization are fixed; only --weight-bits and --outline can be \
-             chosen",
+            "{} is trained: its size, ReLUs, classes and normalization are fixed; only --weight-bits, \
+             --activation-bits and --outline can be chosen",
             path.display()
         );
     }

@@ -152,7 +152,9 @@ impl Report {
         let share = 100.0 * bound / self.logit_range.max(1) as f64;
         let verdict = match self.beyond_bound {
             0 => "kept by all images".to_owned(),
-            images => format!("BROKEN by {images} images: values overflow, or rounding is biased"),
+            images => {
+                format!("BROKEN by {images} images: values overflow, or rounding errs more than it should")
+            }
         };
         writeln!(out, "the statistical bound on that is {bound:.1} ({share:.1}%), {verdict}")?;
         Ok(())

@@ -9,7 +9,6 @@ use super::Answer;
 use super::train::DeviceChoice;
 
 #[derive(Debug, Args)]
-#[cfg_attr(not(feature = "training"), expect(dead_code, reason = "read by the trainer alone"))]
 pub(super) struct Arguments {
     /// The folder of a run, or of one of its checkpoints.
     checkpoint: PathBuf,

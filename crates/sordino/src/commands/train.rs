@@ -11,7 +11,6 @@ use clap::{Args, ValueEnum};
 use super::Answer;
 
 #[derive(Debug, Args)]
-#[cfg_attr(not(feature = "training"), expect(dead_code, reason = "read by the trainer alone"))]
 pub(super) struct Arguments {
     /// A TOML file that names data, network, teacher, schedule and seed, such as recipes/quickstart.toml.
     recipe: PathBuf,

@@ -4,7 +4,7 @@
 //! shifts them, a flip reverses them, what lies outside points to a black row, what is cut out to a row of the mean
 //! color, and CutMix takes the numbers of a neighbor. One gather then reads the pixels, with channels innermost.
 //!
-//! What is random is drawn on the host for a whole epoch, as a pure function of seed and epoch ([`Draws`]); a step
+//! What is random is drawn on the host for a whole epoch, as a pure function of seed and epoch (`Draws`); a step
 //! reads its row of those tables. So a recorded step draws nothing, and a resumed run draws the same.
 
 use network::shape::Shape;

@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
         let decoded = Reply::from_bytes(&circuit, lanes, reply.to_vec());
         assert_eq!(decoded.is_ok(), (1..=64).contains(&lanes) && reply.len() == circuit.reply_bytes(lanes));
         let Ok(reply) = decoded else { return };
-        let stored = vec![0; PreparedGarbler::stored_bytes(lanes)];
+        let stored = vec![0; PreparedGarbler::stored_bytes(&circuit, lanes)];
         let prepared = PreparedGarbler::from_bytes(&circuit, lanes, &stored).expect("stored material");
         let offset = Offset::new(1).expect("an odd offset");
         let mut workspace = Workspace::new(CpuFeatures::available());

@@ -219,7 +219,9 @@ fn check_gradients(network: &mut TrainableNetwork, mode: Mode<'_>) {
 fn gradients_of_every_family_are_those_of_finite_differences() {
     // Batch statistics make every layer's gradient pass through every other image, so this checks batch norms too.
     let mut specs = vec![NetworkSpec::from_toml(SEPARABLE).unwrap()];
-    for name in ["resnet10:m=2", "wrn-10x1", "sphynx:c=2,d=2,reduce=1", "darts:c=4,d=2,reduce=1"] {
+    for name in
+        ["resnet10:m=2", "hrn-2x5x3x:m=4", "wrn-10x1", "sphynx:c=2,d=2,reduce=1", "darts:c=4,d=2,reduce=1"]
+    {
         specs.push(zoo::build(name, 8, 10).unwrap_or_else(|error| panic!("{name}: {error}")));
     }
     specs.push(zoo::build("vgg11:c=2,hidden=4", 32, 10).unwrap());

@@ -25,18 +25,19 @@ struct Graph {
   c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(/*isHighPriority=*/false);
   std::optional<c10::cuda::CUDAStream> previous;
 
+  // Waits for this thread's streams only: others may have an epoch of work under way.
   void enter() {
-    c10::cuda::device_synchronize();
     previous = c10::cuda::getCurrentCUDAStream();
+    previous->synchronize();
     c10::cuda::setCurrentCUDAStream(side);
   }
 
   void leave() {
+    side.synchronize();
     if (previous) {
       c10::cuda::setCurrentCUDAStream(*previous);
       previous.reset();
     }
-    c10::cuda::device_synchronize();
   }
 };
 
@@ -62,13 +63,18 @@ char *sordino_synchronize() {
   return guarded([] { c10::cuda::device_synchronize(); });
 }
 
+// Gives the calling thread a stream of its own, so that its work does not wait for that of other threads.
+char *sordino_own_stream() {
+  return guarded([] { c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false)); });
+}
+
 char *sordino_graph_new(Graph **made) {
   return guarded([&] { *made = new Graph(); });
 }
 
 void sordino_graph_delete(Graph *graph) {
   free(guarded([&] {
-    c10::cuda::device_synchronize();
+    c10::cuda::getCurrentCUDAStream().synchronize();
     delete graph;
   }));
 }
@@ -86,7 +92,8 @@ char *sordino_graph_begin(Graph *graph) {
   return guarded([&] {
     graph->enter();
     c10::cuda::CUDACachingAllocator::emptyCache();
-    graph->graph.capture_begin();
+    // What other threads do meanwhile is no part of the recording and does not spoil it.
+    graph->graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
   });
 }
 

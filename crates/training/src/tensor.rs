@@ -87,6 +87,17 @@ impl Device {
         tensor.to_device(self.framework())
     }
 
+    /// Lets what the calling thread gives to this device run beside what other threads give to it.
+    ///
+    /// # Errors
+    /// When the GPU refuses.
+    pub fn work_beside_others(self) -> Result<(), TensorError> {
+        match self {
+            Self::Cpu => Ok(()),
+            Self::Cuda => gpu::own_stream().map_err(|detail| TensorError::Refused { detail }),
+        }
+    }
+
     /// Waits until all work given to the device is done.
     pub fn wait(self) {
         if self == Self::Cuda {

@@ -1,5 +1,8 @@
 //! `sordino sweep FILE`: many recipes that optimize networks, as one job that can be interrupted; keeps the front.
 
+#[cfg(feature = "training")]
+mod many;
+
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -16,6 +19,9 @@ pub(super) struct Arguments {
     /// The folder of the images [default: the one that each recipe names].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Runs at once: a small network leaves most of a GPU idle.
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    parallel: u8,
     /// List the runs, and stop.
     #[arg(long)]
     plan: bool,
@@ -40,40 +46,19 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
 
 #[cfg(not(feature = "training"))]
 fn sweep(arguments: &Arguments, _: &[SweepRun], _: &mut dyn Write) -> anyhow::Result<Answer> {
-    let _ = (&arguments.data, &arguments.run);
+    let _ = (&arguments.data, &arguments.run, arguments.parallel);
     super::train::missing()
 }
 
 #[cfg(feature = "training")]
 fn sweep(arguments: &Arguments, runs: &[SweepRun], out: &mut dyn Write) -> anyhow::Result<Answer> {
-    use anyhow::Context;
-    use training::optimize::ParetoFront;
-    use training::optimize::run::optimize;
-
     let stem = arguments.recipe.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let whole = arguments.run.options(arguments.data.as_deref(), &stem)?;
-    let mut front = ParetoFront::default();
-    let mut records = Vec::new();
-    for run in runs {
-        let folder = if runs.len() == 1 { whole.folder.clone() } else { whole.folder.join(&run.name) };
-        let options = training::optimize::run::OptimizeOptions { folder, ..whole.clone() };
-        let found = optimize(&run.recipe, &options, &mut super::optimize::watch::Terminal::new())
-            .with_context(|| format!("{} stopped; what was done before is kept", run.name))?;
-        for record in found.records {
-            front.insert(record.relus, record.float_accuracy, record.clone());
-            records.push(record);
-        }
-        // Written after every run, so that it is there whenever the sweep stops.
-        let kept: Vec<_> = front.points().iter().map(|(_, _, record)| record).collect();
-        let text = serde_json::to_string_pretty(&kept)?;
-        let path = whole.folder.join("front.json");
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    let kept: Vec<_> = front.points().iter().map(|(_, _, record)| record.clone()).collect();
+    let options = arguments.run.options(arguments.data.as_deref(), &stem)?;
+    let (count, front) = many::run_all(runs, &options, arguments.parallel.into())?;
     if arguments.run.json {
-        return super::write_json(out, &kept);
+        return super::write_json(out, &front);
     }
-    writeln!(out, "{} results, {} of them on the front:\n", records.len(), kept.len())?;
-    super::optimize::watch::write_records(&kept, out)?;
+    writeln!(out, "{count} results, {} of them on the front:\n", front.len())?;
+    super::optimize::watch::write_records(&front, out)?;
     Ok(Answer::Yes)
 }

@@ -5,11 +5,19 @@
 //! recipes = ["snl-resnet18-50k.toml"]
 //! budgets = [50000, 25000, "5%"]
 //! seeds = [1, 2]
+//!
+//! [changes.data]
+//! train_on = "split"
+//!
+//! [variants.as-it-is]
+//! [variants.more-decay.training.optimizer]
+//! weight_decay = 1e-3
 //! ```
 //!
-//! Every recipe is run for every budget and every seed; a list that is left out leaves what the recipe says. A plain
-//! recipe with an `[optimize]` section is a sweep of one.
+//! Every recipe is run for every variant, budget and seed; what is left out leaves what the recipe says. Changes are
+//! laid over all recipes, a variant over that; both hold only the lines they change. A plain recipe with an `[optimize]` section is a sweep of one.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -37,6 +45,12 @@ pub struct Sweep {
     /// What each is drawn from.
     #[serde(default)]
     pub seeds: Vec<u64>,
+    /// What is changed in all recipes: tables that are laid over theirs.
+    #[serde(default)]
+    pub changes: toml::Table,
+    /// What each is changed to after that, by name.
+    #[serde(default)]
+    pub variants: BTreeMap<String, toml::Table>,
 }
 
 /// One run of a sweep.
@@ -67,14 +81,24 @@ impl Sweep {
             toml::from_str(&text).map_err(syntax)?
         } else {
             let recipes = vec![path.file_name().map_or_else(|| path.into(), PathBuf::from)];
-            Self { title: String::new(), recipes, budgets: Vec::new(), seeds: Vec::new() }
+            Self {
+                title: String::new(),
+                recipes,
+                budgets: Vec::new(),
+                seeds: Vec::new(),
+                changes: toml::Table::new(),
+                variants: BTreeMap::new(),
+            }
         };
         sweep.runs(path.parent().unwrap_or(Path::new("")))
     }
 
     /// The runs, with recipes beside `folder`.
     fn runs(&self, folder: &Path) -> Result<Vec<SweepRun>, SweepError> {
-        let count = self.recipes.len() * self.budgets.len().max(1) * self.seeds.len().max(1);
+        let count = self.recipes.len()
+            * self.variants.len().max(1)
+            * self.budgets.len().max(1)
+            * self.seeds.len().max(1);
         if !(1..=MAX_RUNS).contains(&count) {
             return Err(SweepError::Count { count });
         }
@@ -86,9 +110,11 @@ impl Sweep {
                 return Err(SweepError::NoMethod { path });
             }
             let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            for budget in optional(&self.budgets) {
-                for seed in optional(&self.seeds) {
-                    runs.push(run(&stem, &recipe, budget, seed));
+            for (name, recipe) in self.variants_of(&stem, recipe)? {
+                for budget in optional(&self.budgets) {
+                    for seed in optional(&self.seeds) {
+                        runs.push(run(&name, &recipe, budget, seed));
+                    }
                 }
             }
         }
@@ -97,6 +123,47 @@ impl Sweep {
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
             Some(pair) => Err(SweepError::Twice { name: pair[0].clone() }),
             None => Ok(runs),
+        }
+    }
+
+    /// The variants of a recipe with the names of their runs.
+    fn variants_of(&self, stem: &str, recipe: Recipe) -> Result<Vec<(String, Recipe)>, SweepError> {
+        if self.variants.is_empty() && self.changes.is_empty() {
+            return Ok(vec![(stem.to_owned(), recipe)]);
+        }
+        let plain: toml::Table = recipe.to_toml().parse().expect("a recipe is written as TOML");
+        let vary = |name: &str, changes: &toml::Table| {
+            let mut table = plain.clone();
+            lay_over(&mut table, &self.changes);
+            lay_over(&mut table, changes);
+            // Read as a recipe's file would be, so that the same rules hold.
+            Recipe::from_toml(&table.to_string())
+                .map_err(|error| SweepError::Variant { name: name.to_owned(), message: error.to_string() })
+        };
+        if self.variants.is_empty() {
+            return Ok(vec![(stem.to_owned(), vary("changes", &toml::Table::new())?)]);
+        }
+        let vary_named =
+            |(name, changes): (&String, &toml::Table)| Ok((format!("{stem}-{name}"), vary(name, changes)?));
+        self.variants.iter().map(vary_named).collect()
+    }
+}
+
+/// Lays one table over another: tables are merged, everything else is replaced, and so is a table of another kind.
+fn lay_over(below: &mut toml::Table, above: &toml::Table) {
+    let is_same_kind = |below: &toml::Table, above: &toml::Table| match (below.get("kind"), above.get("kind"))
+    {
+        (Some(below), Some(above)) => below == above,
+        _ => true,
+    };
+    for (key, value) in above {
+        match (below.get_mut(key), value) {
+            (Some(toml::Value::Table(below)), toml::Value::Table(above)) if is_same_kind(below, above) => {
+                lay_over(below, above);
+            }
+            _ => {
+                below.insert(key.clone(), value.clone());
+            }
         }
     }
 }
@@ -158,6 +225,14 @@ pub enum SweepError {
         /// The recipe.
         path: PathBuf,
     },
+    /// A variant that is no recipe.
+    #[error("variant {name} of the sweep is no usable recipe: {message}")]
+    Variant {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        message: String,
+    },
     /// None, or too many.
     #[error("the sweep has {count} runs; expected 1 to {MAX_RUNS}")]
     Count {
@@ -199,6 +274,32 @@ mod tests {
     }
 
     #[test]
+    fn a_variant_changes_the_lines_it_names_and_no_others() {
+        let folder = Scratch::new("sweep-variants");
+        std::fs::write(folder.path().join("a.toml"), RECIPE).unwrap();
+        let file = folder.path().join("sweep.toml");
+        let text = "recipes = [\"a.toml\"]\n[changes.training]\nepochs = 5\n[variants.as-it-is]\n[variants.small.training]\nbatch = 4\n";
+        std::fs::write(&file, text).unwrap();
+        let runs = Sweep::runs_of_file(&file).unwrap();
+        let found: Vec<_> = runs.iter().map(|run| (run.name.as_str(), run.recipe.training.batch)).collect();
+        assert_eq!(found, [("a-as-it-is", 8), ("a-small", 4)]);
+        let mut expected = Recipe::from_toml(RECIPE).unwrap();
+        expected.training.epochs = 5;
+        assert_eq!(runs[0].recipe, expected);
+        expected.training.batch = 4;
+        assert_eq!(runs[1].recipe, expected);
+    }
+
+    #[test]
+    fn a_table_of_another_kind_replaces_the_old_one_whole() {
+        let mut below: toml::Table = "a = { kind = \"sgd\", momentum = 0.9 }\nb = 1".parse().unwrap();
+        lay_over(&mut below, &"a = { momentum = 0.5 }".parse().unwrap());
+        assert_eq!(below, "a = { kind = \"sgd\", momentum = 0.5 }\nb = 1".parse().unwrap());
+        lay_over(&mut below, &"a = { kind = \"adam\" }".parse().unwrap());
+        assert_eq!(below, "a = { kind = \"adam\" }\nb = 1".parse().unwrap());
+    }
+
+    #[test]
     fn sweeps_that_make_no_sense_are_refused() {
         let folder = Scratch::new("sweep-refused");
         let plain = RECIPE.split("[optimize]").next().unwrap();
@@ -212,6 +313,8 @@ mod tests {
         assert!(refusal("recipes = []").contains("0 runs"));
         assert!(refusal("recipes = [\"a.toml\", \"a.toml\"]").contains("twice"));
         assert!(refusal("recipes = [\"plain.toml\"]").contains("[optimize]"));
+        let misspelt = refusal("recipes = [\"a.toml\"]\n[variants.one.training]\nbatches = 4");
+        assert!(misspelt.contains("variant one") && misspelt.contains("batches"), "{misspelt}");
         assert!(refusal("recipes = [\"a.toml\"]\nbudget = [5]").contains("budget"));
     }
 }

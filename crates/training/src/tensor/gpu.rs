@@ -33,6 +33,7 @@ pub(super) struct Gpu {
     pub(super) graph_begin: GraphFunction,
     pub(super) graph_end: GraphFunction,
     pub(super) graph_replay: GraphFunction,
+    own_stream: Symbol<unsafe extern "C" fn() -> Message>,
     sgd: Symbol<SgdStep>,
     adam: Symbol<AdamStep>,
     _libraries: Vec<Library>,
@@ -135,6 +136,7 @@ impl Gpu {
                 graph_begin: shim.get(b"sordino_graph_begin\0")?,
                 graph_end: shim.get(b"sordino_graph_end\0")?,
                 graph_replay: shim.get(b"sordino_graph_replay\0")?,
+                own_stream: shim.get(b"sordino_own_stream\0")?,
                 sgd: shim.get(b"sordino_sgd\0")?,
                 adam: shim.get(b"sordino_adam\0")?,
                 _libraries: Vec::new(),
@@ -157,6 +159,13 @@ impl Gpu {
         };
         Err(words)
     }
+}
+
+/// Gives the calling thread a queue of its own on the GPU, where there is one.
+pub(super) fn own_stream() -> Result<(), String> {
+    let Some(gpu) = shim() else { return Ok(()) };
+    // SAFETY: the shim sets a property of this thread and keeps nothing.
+    gpu.check(unsafe { (gpu.own_stream)() })
 }
 
 /// One step of SGD as one kernel: `velocity = momentum * velocity + gradient + decay * weights`, then `weights` down

@@ -7,9 +7,17 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::gpu::{self, Gpu, GraphFunction};
 use super::{TensorError, guarded};
+
+/// Held while a step is recorded or a recording is destroyed: both must find no other recording under way.
+static RECORDING: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// What recording asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +49,8 @@ impl CapturedStep {
         // SAFETY: the shim writes a pointer it made.
         gpu.check(unsafe { (gpu.graph_new)(&raw mut graph) }).map_err(GraphError::Refused)?;
         let captured = Self { gpu, graph };
+        // After `captured`, whose end takes it again: locals end in reverse order.
+        let _alone = alone();
         captured.call(&gpu.graph_enter)?;
         let warm = guarded(|| {
             (0..warm_ups).for_each(|_| run(Phase::Step));
@@ -73,6 +83,7 @@ impl CapturedStep {
 
 impl Drop for CapturedStep {
     fn drop(&mut self) {
+        let _alone = alone();
         // SAFETY: made by the shim, deleted once.
         unsafe { (self.gpu.graph_delete)(self.graph) };
     }

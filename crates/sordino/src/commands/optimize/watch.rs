@@ -18,6 +18,10 @@ impl Terminal {
     pub(in crate::commands) fn new() -> Self {
         Self(watch::Terminal::new())
     }
+
+    pub(in crate::commands) fn of_run(name: &str) -> Self {
+        Self(watch::Terminal::of_run(name))
+    }
 }
 
 impl Watch for Terminal {

@@ -18,12 +18,15 @@ pub(in crate::commands) struct Terminal {
     images_per_epoch: u64,
     epoch_began: Instant,
     total: u32,
+    /// Stands before every line, where several runs are told of at once.
+    name: String,
 }
 
 impl Terminal {
     pub(in crate::commands) fn new() -> Self {
         Self {
             is_terminal: std::io::stderr().is_terminal(),
+            name: String::new(),
             bars: MultiProgress::new(),
             epochs: ProgressBar::hidden(),
             steps: ProgressBar::hidden(),
@@ -33,12 +36,17 @@ impl Terminal {
         }
     }
 
+    /// For one of several runs at once: lines, each with the run's name, and no bars.
+    pub(in crate::commands) fn of_run(name: &str) -> Self {
+        Self { is_terminal: false, name: format!("{name}: "), ..Self::new() }
+    }
+
     /// Nothing can be done when even stderr is closed.
     pub(in crate::commands) fn say(&self, text: &str) {
         if self.is_terminal && self.total > 0 {
             let _ = self.bars.println(text);
         } else {
-            let _ = writeln!(std::io::stderr().lock(), "{text}");
+            let _ = writeln!(std::io::stderr().lock(), "{}{text}", self.name);
         }
     }
 

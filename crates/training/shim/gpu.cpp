@@ -25,19 +25,18 @@ struct Graph {
   c10::cuda::CUDAStream side = c10::cuda::getStreamFromPool(/*isHighPriority=*/false);
   std::optional<c10::cuda::CUDAStream> previous;
 
-  // Waits for this thread's streams only: others may have an epoch of work under way.
   void enter() {
+    c10::cuda::device_synchronize();
     previous = c10::cuda::getCurrentCUDAStream();
-    previous->synchronize();
     c10::cuda::setCurrentCUDAStream(side);
   }
 
   void leave() {
-    side.synchronize();
     if (previous) {
       c10::cuda::setCurrentCUDAStream(*previous);
       previous.reset();
     }
+    c10::cuda::device_synchronize();
   }
 };
 
@@ -74,7 +73,7 @@ char *sordino_graph_new(Graph **made) {
 
 void sordino_graph_delete(Graph *graph) {
   free(guarded([&] {
-    c10::cuda::getCurrentCUDAStream().synchronize();
+    c10::cuda::device_synchronize();
     delete graph;
   }));
 }

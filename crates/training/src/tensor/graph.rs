@@ -7,16 +7,17 @@
 
 use std::ffi::c_void;
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 
 use super::gpu::{self, Gpu, GraphFunction};
 use super::{TensorError, guarded};
 
-/// Held while a step is recorded or a recording is destroyed: both must find no other recording under way.
-static RECORDING: Mutex<()> = Mutex::new(());
+/// Whoever records has the GPU alone: choosing algorithms takes and gives back memory, for which the GPU finishes all
+/// that other threads have queued, so they must not queue an epoch more meanwhile (it took minutes when they did).
+static GPU_IN_USE: RwLock<()> = RwLock::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
-    RECORDING.lock().unwrap_or_else(PoisonError::into_inner)
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    GPU_IN_USE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What recording asks for.
@@ -72,6 +73,7 @@ impl CapturedStep {
     /// # Errors
     /// When the device refuses it.
     pub fn replay(&mut self) -> Result<(), GraphError> {
+        let _beside_others = GPU_IN_USE.read().unwrap_or_else(PoisonError::into_inner);
         self.call(&self.gpu.graph_replay)
     }
 

@@ -16,7 +16,7 @@ pub(super) const SYNTHETIC: &str = "synthetic";
 /// The papers' settings, as recipes that come with the product.
 const DEEPREDUCE: &str = include_str!("../../../../../recipes/deepreduce-28.7k.toml");
 const SNL: &str = include_str!("../../../../../recipes/snl-resnet18-50k.toml");
-const DEEPRESHAPE: &str = include_str!("../../../../../recipes/hybrenet-104k-cifar100.toml");
+const DEEPRESHAPE: &str = include_str!("../../../../../recipes/hybrenet-163k-cifar100.toml");
 
 /// Epochs and batch of a first try on the synthetic set.
 const TRIAL_EPOCHS: u32 = 12;

@@ -59,6 +59,43 @@ fn the_runs_of_a_sweep_are_listed() {
     assert_eq!(answer(&["sweep", recipe, "--plan"]), "snl-resnet18-50k: snl, budget 50000, seed 1\n");
 }
 
+#[test]
+fn the_sweeps_that_ship_can_be_read() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes/sweeps");
+    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let listed = |file: std::path::PathBuf| answer(&["sweep", file.to_str().unwrap(), "--plan"]).lines().count();
+    let counts: Vec<_> = files.map(listed).collect();
+    assert!(counts.len() >= 3 && counts.iter().all(|count| *count > 1), "{counts:?}");
+}
+
+/// Each run of a sweep comes to the same, alone or beside others.
+#[cfg(feature = "training")]
+#[test]
+fn runs_of_a_sweep_beside_each_other_do_not_disturb_each_other() {
+    let folder = std::env::temp_dir().join(format!("sordino-sweep-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let recipe = "[data]\nset = \"synthetic\"\n[network]\nname = \"resnet10:m=2\"\n[training]\nepochs = 1\nbatch = 100\n\
+                  [optimize]\nmethod = \"deepreduce\"\nbudget = \"50%\"\norder = \"3,2,4,1\"\n";
+    std::fs::write(folder.join("a.toml"), recipe).unwrap();
+    let sweep = folder.join("sweep.toml");
+    std::fs::write(&sweep, "recipes = [\"a.toml\"]\nseeds = [1, 2, 3]\n").unwrap();
+    let accuracies = |out: &str, parallel: &str| -> Vec<serde_json::Value> {
+        let out = folder.join(out);
+        let fixed = ["--device", "cpu", "--threads", "1", "--parallel", parallel, "--out"];
+        answer(&[&["sweep", sweep.to_str().unwrap()], fixed.as_slice(), &[out.to_str().unwrap()]].concat());
+        assert!(out.join("front.json").is_file());
+        let records = |seed: u8| std::fs::read(out.join(format!("a-seed{seed}/records.json"))).unwrap();
+        (1..=3).map(|seed| serde_json::from_slice(&records(seed)).unwrap()).collect()
+    };
+    let of = |found: &[serde_json::Value]| -> Vec<_> {
+        found.iter().map(|it| it["records"][0]["float_accuracy"].as_f64().unwrap()).collect()
+    };
+    let (alone, beside) = (of(&accuracies("alone", "1")), of(&accuracies("beside", "3")));
+    assert_eq!(alone, beside);
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 /// A network linearized by SNL is frozen with its mask and runs in private as it runs in the clear.
 #[cfg(feature = "training")]
 #[test]

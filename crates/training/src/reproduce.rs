@@ -186,6 +186,12 @@ mod tests {
                     run.recipe,
                     "{what}"
                 );
+                if let (Some(crate::optimize::OptimizeSection::Snl(_)), Some((_, teacher))) =
+                    (&run.recipe.optimize, &run.teacher)
+                {
+                    // The search begins with the teacher's weights.
+                    assert_eq!(teacher.network.name, run.recipe.network.name, "{what}");
+                }
                 let Some(printed) = &run.row.relus else { continue };
                 match run.row.slip {
                     None => assert!(printed.fits(run.relus), "{what}: {} for {}", run.relus, printed.text()),

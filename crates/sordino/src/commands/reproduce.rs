@@ -191,11 +191,14 @@ fn best_printed(report: &EntryReport<'_>) -> String {
 }
 
 fn ours(report: &EntryReport<'_>) -> String {
-    let measured: Vec<_> = report.runs.iter().filter_map(|run| run.ours.as_ref()).collect();
-    match measured.iter().map(|ours| ours.accuracy).max_by(f64::total_cmp) {
-        None => "not yet run".to_owned(),
-        Some(best) => format!("{best}% the best of {} of {} runs", measured.len(), report.runs.len()),
-    }
+    let measured: Vec<_> = report.runs.iter().filter_map(|run| Some((run, run.ours.as_ref()?))).collect();
+    let Some((run, ours)) = measured.iter().max_by(|a, b| a.1.accuracy.total_cmp(&b.1.accuracy)) else {
+        return "not yet run".to_owned();
+    };
+    let printed =
+        run.paper_accuracy.map_or_else(String::new, |printed| format!(" for the paper's {printed}%"));
+    let (done, all) = (measured.len(), report.runs.len());
+    format!("{}%{printed}, {done} of {all} runs", ours.accuracy)
 }
 
 fn write_rows(report: &EntryReport<'_>, out: &mut dyn Write) -> anyhow::Result<Answer> {
@@ -233,7 +236,7 @@ fn write_rows(report: &EntryReport<'_>, out: &mut dyn Write) -> anyhow::Result<A
     table.write(out)?;
     writeln!(
         out,
-        "\n{} networks, {:.0} GPU minutes, and {:.0} for teachers that are not there yet",
+        "\n{} networks, {:.0} GPU minutes, and {:.0} for teachers where they are not there yet",
         report.networks, report.gpu_minutes, report.teacher_gpu_minutes
     )?;
     Ok(Answer::Yes)

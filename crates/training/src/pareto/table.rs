@@ -13,10 +13,10 @@ pub(super) const NOT_MEASURED: &str = "not measured";
 /// Our results.
 pub(super) fn results(group: &Group) -> String {
     let mut text = String::from(
-        "<div class=\"scroll\"><table class=\"sortable\"><thead><tr><th>no.</th><th>result</th><th>front</th>\
-         <th>method</th><th>network</th><th>ReLUs</th><th>of</th><th>multiply-adds, M</th><th>accuracy, %</th>\
-         <th>integers, %</th><th>% per 1000 ReLUs</th><th>online, ms</th><th>offline, s</th><th>MB online</th>\
-         <th>MB offline</th><th>measured on</th><th>seed</th></tr></thead><tbody>\n",
+        "<div class=\"scroll\"><table class=\"sortable\"><thead><tr><th>no.</th><th>front</th><th>result</th>\
+         <th>ReLUs</th><th>accuracy, %</th><th>integers, %</th><th>% per 1000 ReLUs</th><th>online, ms</th>\
+         <th>offline, s</th><th>MB online</th><th>MB offline</th><th>multiply-adds, M</th><th>ReLUs before</th>\
+         <th>method</th><th>network</th><th>seed</th><th>measured on</th></tr></thead><tbody>\n",
     );
     for point in &group.points {
         text.push_str(&row(point));
@@ -37,21 +37,15 @@ fn row(point: &Point) -> String {
             record.private.iter().map(|timing| format!("{:.decimals$}", of(timing))).collect();
         Some((of(first), shown.join("; ")))
     };
-    let links: Vec<_> = record.private.iter().map(describe).collect();
-    let links = links.first().map(|_| (0.0, links.join("; ")));
     let class = if point.on_front { " class=\"front\"" } else { "" };
     let mut text = format!("<tr{class} id=\"result-{}\">", point.number);
     let mut cell = |key: String, shown: &str| {
         let _ = write!(text, "<td data-key=\"{}\">{}</td>", escape(&key), escape(shown));
     };
     cell(point.number.to_string(), &point.number.to_string());
-    cell(record.title.clone(), &record.title);
     cell(u8::from(!point.on_front).to_string(), if point.on_front { "front" } else { "beaten" });
-    cell(record.method.clone(), &record.method);
-    cell(record.network.clone(), &record.network);
+    cell(record.title.clone(), &record.title);
     cell(record.relus.to_string(), &grouped(record.relus));
-    cell(record.relus_before.to_string(), &grouped(record.relus_before));
-    cell(record.macs.to_string(), &format!("{:.1}", record.macs as f64 / 1e6));
     cell(accuracy.to_string(), &format!("{accuracy:.2}"));
     let figures = [
         integer,
@@ -60,7 +54,6 @@ fn row(point: &Point) -> String {
         timing(|timing| timing.offline_s, 3),
         timing(|timing| timing.online_bytes as f64 / 1e6, 1),
         timing(|timing| timing.offline_bytes as f64 / 1e6, 1),
-        links,
     ];
     for figure in figures {
         match figure {
@@ -68,7 +61,13 @@ fn row(point: &Point) -> String {
             None => cell(String::new(), NOT_MEASURED),
         }
     }
+    cell(record.macs.to_string(), &format!("{:.1}", record.macs as f64 / 1e6));
+    cell(record.relus_before.to_string(), &grouped(record.relus_before));
+    cell(record.method.clone(), &record.method);
+    cell(record.network.clone(), &record.network);
     cell(record.seed.to_string(), &record.seed.to_string());
+    let settings: Vec<_> = record.private.iter().map(describe).collect();
+    cell(settings.join("; "), if settings.is_empty() { NOT_MEASURED } else { &settings.join("; ") });
     text + "</tr>\n"
 }
 

@@ -322,7 +322,12 @@ impl Entry {
             Teacher::ResNet18 => "resnet18",
             Teacher::Same | Teacher::Snl => &recipe.network.name,
         };
-        let prefix = if self.teacher == Teacher::Snl { "snl-" } else { "" };
+        // What a search begins with has no ReLU in its stem.
+        let prefix = match (self.teacher, &recipe.optimize) {
+            (Teacher::Snl, _) => "snl-",
+            (_, Some(OptimizeSection::Snl(_))) => "start-",
+            _ => "",
+        };
         let plain = base.replace([':', ',', '='], "-");
         PathBuf::from("runs").join(format!("{prefix}{plain}-{set}"))
     }
@@ -357,7 +362,7 @@ impl Entry {
             Teacher::ResNet18 => NetworkSection::named("resnet18"),
             Teacher::Same | Teacher::Snl => NetworkSection::named(&recipe.network.name),
         };
-        if self.teacher == Teacher::Snl {
+        if matches!(recipe.optimize, Some(OptimizeSection::Snl(_))) {
             network.stem = recipe.network.stem;
         }
         teacher.network = network;

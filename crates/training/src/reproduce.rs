@@ -3,7 +3,8 @@
 //! ```text
 //! deepreduce.toml  snl.toml  deepreshape.toml   what is printed where, and the network that it is printed for
 //! measured.toml                                 what we measured, with command, recipe, seed and date
-//! entry      a table or figure; its rows become recipes by way of those in `recipes/`
+//! entry      a table or figure, row by row
+//! resolve    rows become recipes, by way of those in `recipes/`
 //! predict    minutes on a GPU, from multiply-adds, epochs and measured step times
 //! ```
 //!
@@ -11,6 +12,7 @@
 
 mod entry;
 mod predict;
+mod resolve;
 
 use std::sync::OnceLock;
 
@@ -18,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::DataKind;
 
-pub use entry::{Entry, ReproduceError, Row, Run, Way};
+pub use entry::{Entry, Printed, ReproduceError, Row, Run, Search, Teacher, Way};
 pub use predict::{FIXED_STEP_MS, MS_PER_GIGAMAC, TEACHER_SHARE, minutes};
 
 /// One paper.

@@ -141,6 +141,21 @@ impl ResultRecord {
         self.integer_images = Some(images);
     }
 
+    /// Takes what another record of the same result knows and this one does not.
+    pub(super) fn take_measurements(&mut self, other: &Self) {
+        if (&self.network, self.relus, self.seed) != (&other.network, other.relus, other.seed) {
+            return;
+        }
+        if self.integer_accuracy.is_none() {
+            self.integer_accuracy = other.integer_accuracy;
+            self.integer_images = other.integer_images;
+            self.model.clone_from(&other.model);
+        }
+        if self.private.is_empty() {
+            self.private.clone_from(&other.private);
+        }
+    }
+
     /// Notes a measurement; an earlier one with the same link and threads goes.
     pub fn note_timing(&mut self, timing: PrivateTiming) {
         let same = |old: &PrivateTiming| (&old.link, old.threads) == (&timing.link, timing.threads);
@@ -221,6 +236,22 @@ pub(crate) mod tests {
         // Figures of one model say nothing about another.
         record.note_model(FrozenModel { file: "n.sordino".into(), digest: "n".into() }, 49.5, 10_000);
         assert!(record.private.is_empty() && record.integer_accuracy == Some(49.5));
+    }
+
+    #[test]
+    fn a_record_takes_from_another_only_what_it_lacks() {
+        let (mut record, mut other) = (example("a", 1000, 50.0), example("b", 1000, 50.0));
+        other.note_model(FrozenModel { file: "n.sordino".into(), digest: "n".into() }, 49.5, 10_000);
+        other.note_timing(timing(0.5, "lan", "n"));
+        record.take_measurements(&example("another network", 999, 50.0));
+        record.take_measurements(&other);
+        assert_eq!(
+            (record.title.as_str(), record.integer_accuracy, record.private.len()),
+            ("a", Some(49.5), 1)
+        );
+        other.note_model(FrozenModel { file: "o.sordino".into(), digest: "o".into() }, 40.0, 10_000);
+        record.take_measurements(&other);
+        assert_eq!(record.integer_accuracy, Some(49.5));
     }
 
     #[test]

@@ -54,11 +54,18 @@ fn gather(path: &Path, depth: usize, found: &mut Vec<RunRecord>) -> Result<(), R
     if let Some(file) = own_file(path) {
         let file = RecordFile::read(&file)?;
         let folder = file.path.parent().unwrap_or(Path::new("")).to_owned();
-        let located = |record: ResultRecord| RunRecord {
-            checkpoint: locate(Path::new(&record.checkpoint), &folder),
-            record,
+        let located = |mut record: ResultRecord| {
+            let checkpoint = locate(Path::new(&record.checkpoint), &folder);
+            // What was measured later may stand in the run's own record alone.
+            let own = checkpoint.as_deref().map(|checkpoint| run_of(checkpoint).join(RECORD));
+            if let Some(own) = own.filter(|own| own.is_file() && *own != file.path) {
+                RecordFile::read(&own)?.records.iter().for_each(|own| record.take_measurements(own));
+            }
+            Ok(RunRecord { record, checkpoint })
         };
-        found.extend(file.records.into_iter().map(located));
+        for record in file.records.clone() {
+            found.push(located(record)?);
+        }
         return Ok(());
     }
     if let Ok(checkpoint) = crate::checkpoint::find(path) {
@@ -89,6 +96,12 @@ fn describe(path: &Path) -> Result<ResultRecord, RecordError> {
     let refused = |source| RecordError::Checkpoint { path: path.into(), source: Box::new(source) };
     let checkpoint = Checkpoint::load(path, Part::Description).map_err(refused)?;
     ResultRecord::of_checkpoint(&checkpoint, path).map_err(refused)
+}
+
+/// The run that a checkpoint belongs to; a run belongs to itself.
+fn run_of(path: &Path) -> &Path {
+    let parent = path.parent().filter(|parent| parent.file_name().is_some_and(|name| name == "checkpoints"));
+    parent.and_then(Path::parent).unwrap_or(path)
 }
 
 /// A checkpoint as a record names it, or, where the run was moved, its end beneath the record's folder.
@@ -129,7 +142,11 @@ impl RecordFile {
         if !path.is_dir() {
             return Err(RecordError::Missing { path: path.into() });
         }
-        Ok(Self { path: path.join(RECORD), form: Form::One, records: vec![describe(path)?] })
+        let run = run_of(path);
+        match own_file(run) {
+            Some(file) => Self::read(&file),
+            None => Ok(Self { path: run.join(RECORD), form: Form::One, records: vec![describe(run)?] }),
+        }
     }
 
     fn read(path: &Path) -> Result<Self, RecordError> {
@@ -299,6 +316,12 @@ mod tests {
         assert_eq!(titles("sweep"), ["a", "b", "c"]);
         assert_eq!(titles("sweep/second/record.json"), ["c"]);
         assert_eq!(titles("front.json"), ["d"]);
+    }
+
+    #[test]
+    fn a_checkpoint_belongs_to_its_run() {
+        assert_eq!(run_of(Path::new("runs/a/checkpoints/epoch-000012")), Path::new("runs/a"));
+        assert_eq!(run_of(Path::new("runs/a")), Path::new("runs/a"));
     }
 
     #[test]

@@ -46,25 +46,23 @@ pub(super) struct Scatter {
 impl Scatter {
     /// The picture with its legend; nothing where there are no points.
     pub(super) fn svg(&self) -> String {
-        let marks = || self.series.iter().flat_map(|series| &series.marks).filter(|mark| mark.x > 0.0);
-        let bounds = |of: fn(&Mark) -> f64| {
-            marks().map(of).fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
-                (low.min(value), high.max(value))
-            })
-        };
-        let ((first, last), (low, high)) = (bounds(|mark| mark.x), bounds(|mark| mark.y));
-        if first > last {
-            return String::new();
-        }
-        let (first, last) = (first.log10() - 0.08, last.log10() + 0.08);
-        let levels = ticks(low, high);
-        let (low, high) = (levels[0], levels[levels.len() - 1]);
-        let x = |value: f64| LEFT + (WIDTH - LEFT - RIGHT) * (value.log10() - first) / (last - first);
-        let y = |value: f64| HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (value - low) / (high - low);
+        let Some(frame) = Frame::around(&self.series) else { return String::new() };
         let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\">");
         let _ = write!(svg, "<title>{} against {}</title>", escape(&self.y_title), escape(&self.x_title));
-        for level in &levels {
-            let (at, text) = (y(*level), number(*level));
+        self.axes(&mut svg, &frame);
+        // Ours come last, so that nothing covers them.
+        for is_ours in [false, true] {
+            for series in self.series.iter().filter(|series| series.is_ours == is_ours) {
+                series.draw(&mut svg, &frame);
+            }
+        }
+        svg.push_str("</svg>");
+        svg + &self.legend()
+    }
+
+    fn axes(&self, svg: &mut String, frame: &Frame) {
+        for level in &frame.levels {
+            let (at, text) = (frame.y(*level), number(*level));
             let end = WIDTH - RIGHT;
             let _ = write!(
                 svg,
@@ -74,8 +72,8 @@ impl Scatter {
                 at + 4.0
             );
         }
-        for value in round_numbers(first, last) {
-            let (at, text) = (x(value), (self.x_text)(value));
+        for value in round_numbers(frame.first, frame.last) {
+            let (at, text) = (frame.x(value), (self.x_text)(value));
             let (bottom, below) = (HEIGHT - BOTTOM, HEIGHT - BOTTOM + 16.0);
             let _ = write!(
                 svg,
@@ -90,14 +88,6 @@ impl Scatter {
             HEIGHT - 6.0,
             escape(&self.x_title)
         );
-        // Ours come last, so that nothing covers them.
-        for is_ours in [false, true] {
-            for series in self.series.iter().filter(|series| series.is_ours == is_ours) {
-                series.draw(&mut svg, &x, &y);
-            }
-        }
-        svg.push_str("</svg>");
-        svg + &self.legend()
     }
 
     fn legend(&self) -> String {
@@ -115,14 +105,47 @@ impl Scatter {
     }
 }
 
+/// Where values stand in the picture.
+struct Frame {
+    /// Logarithms of the ends of the axis.
+    first: f64,
+    last: f64,
+    /// Round numbers from the lowest to the highest.
+    levels: Vec<f64>,
+}
+
+impl Frame {
+    /// Around all points; none where there are none.
+    fn around(series: &[Series]) -> Option<Self> {
+        let marks = || series.iter().flat_map(|series| &series.marks).filter(|mark| mark.x > 0.0);
+        let bounds = |of: fn(&Mark) -> f64| {
+            marks().map(of).fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
+                (low.min(value), high.max(value))
+            })
+        };
+        let ((first, last), (low, high)) = (bounds(|mark| mark.x), bounds(|mark| mark.y));
+        let levels = (first <= last).then(|| ticks(low, high))?;
+        Some(Self { first: first.log10() - 0.08, last: last.log10() + 0.08, levels })
+    }
+
+    fn x(&self, value: f64) -> f64 {
+        LEFT + (WIDTH - LEFT - RIGHT) * (value.log10() - self.first) / (self.last - self.first)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        let (low, high) = (self.levels[0], self.levels[self.levels.len() - 1]);
+        HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * (value - low) / (high - low)
+    }
+}
+
 impl Series {
-    fn draw(&self, svg: &mut String, x: &dyn Fn(f64) -> f64, y: &dyn Fn(f64) -> f64) {
+    fn draw(&self, svg: &mut String, frame: &Frame) {
         let color = self.color;
         let mut front: Vec<&Mark> = self.marks.iter().filter(|mark| mark.on_front && mark.x > 0.0).collect();
         front.sort_by(|a, b| a.x.total_cmp(&b.x));
         if front.len() > 1 {
             let places: Vec<_> =
-                front.iter().map(|mark| format!("{:.1},{:.1}", x(mark.x), y(mark.y))).collect();
+                front.iter().map(|mark| format!("{:.1},{:.1}", frame.x(mark.x), frame.y(mark.y))).collect();
             let dashes = if self.is_ours { "" } else { " stroke-dasharray=\"3 4\" stroke-opacity=\"0.5\"" };
             let _ = write!(
                 svg,
@@ -131,7 +154,7 @@ impl Series {
             );
         }
         for mark in self.marks.iter().filter(|mark| mark.x > 0.0) {
-            let (left, top) = (x(mark.x), y(mark.y));
+            let (left, top) = (frame.x(mark.x), frame.y(mark.y));
             let fill = if self.is_ours { format!("var(--c{color})") } else { "var(--paper)".to_owned() };
             let (radius, opacity) = match (self.is_ours, mark.on_front) {
                 (true, true) => (6.0, 1.0),

@@ -66,8 +66,9 @@ fn row(point: &Point) -> String {
     cell(record.method.clone(), &record.method);
     cell(record.network.clone(), &record.network);
     cell(record.seed.to_string(), &record.seed.to_string());
-    let settings: Vec<_> = record.private.iter().map(describe).collect();
-    cell(settings.join("; "), if settings.is_empty() { NOT_MEASURED } else { &settings.join("; ") });
+    let settings = record.private.iter().map(describe).collect::<Vec<_>>().join("; ");
+    let shown = if settings.is_empty() { NOT_MEASURED } else { &settings };
+    cell(settings.clone(), shown);
     text + "</tr>\n"
 }
 

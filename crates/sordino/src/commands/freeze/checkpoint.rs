@@ -43,7 +43,7 @@ pub(super) struct CheckpointArguments {
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
     /// For a run: note the model and its accuracy in the run's record, which `sordino pareto` shows; or in this one.
-    #[arg(long, value_name = "RECORD", num_args = 0..=1)]
+    #[arg(long, value_name = "RECORD", num_args = 0..=1, require_equals = true)]
     record: Option<Option<PathBuf>>,
 }
 

@@ -16,13 +16,16 @@ mod load;
 mod man;
 mod model;
 mod optimize;
+mod pareto;
 mod prepare;
 mod progress;
 mod reduce;
 mod report;
+mod reproduce;
 mod serve;
 mod sweep;
 mod train;
+mod trial;
 mod verify;
 mod zoo;
 
@@ -56,6 +59,10 @@ enum Verb {
     Optimize(optimize::Arguments),
     /// Run many recipes that optimize networks, and keep the front of ReLUs against accuracy.
     Sweep(sweep::Arguments),
+    /// Show which results no other beats, and make one page of them beside the papers'.
+    Pareto(pareto::Arguments),
+    /// List or train what the papers' tables and figures show.
+    Reproduce(reproduce::Arguments),
     /// Turn the logs of runs into one page with curves.
     Report(report::Arguments),
     /// Make a model file from a trained run, or from a network and its weights.
@@ -102,6 +109,8 @@ impl CommandLine {
             Verb::Evaluate(arguments) => evaluate::run(&arguments, out),
             Verb::Optimize(arguments) => optimize::run(&arguments, out),
             Verb::Sweep(arguments) => sweep::run(&arguments, out),
+            Verb::Pareto(arguments) => pareto::run(&arguments, out),
+            Verb::Reproduce(arguments) => reproduce::run(&arguments, out),
             Verb::Report(arguments) => report::run(&arguments, out),
             Verb::Freeze(arguments) => freeze::run(&arguments, out),
             Verb::Verify(arguments) => verify::run(&arguments, out),

@@ -82,6 +82,8 @@ pub struct Checkpoint {
 /// How much of a checkpoint to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
+    /// What describing the network needs: no weights.
+    Description,
     /// What evaluating and freezing need.
     Weights,
     /// What going on needs.
@@ -180,7 +182,12 @@ impl Checkpoint {
             Self { state: manifest.state, weights: Arrays::new(), optimizer: Arrays::new(), mask: None };
         for entry in &manifest.files {
             let is_weights = entry.name.starts_with("weights");
-            if !is_weights && entry.name != MASK_FILE && part == Part::Weights {
+            let is_wanted = match part {
+                Part::Description => entry.name == MASK_FILE,
+                Part::Weights => is_weights || entry.name == MASK_FILE,
+                Part::All => true,
+            };
+            if !is_wanted {
                 continue;
             }
             let bytes = store::read_checked(&folder, entry)?;
@@ -190,6 +197,9 @@ impl Checkpoint {
             }
             let into = if is_weights { &mut checkpoint.weights } else { &mut checkpoint.optimizer };
             shard::unpack(&folder.join(&entry.name), &bytes, into)?;
+        }
+        if part == Part::Description {
+            return Ok(checkpoint);
         }
         shard::join(&folder, &mut checkpoint.weights, &manifest.pieces)?;
         shard::join(&folder, &mut checkpoint.optimizer, &manifest.pieces)?;

@@ -10,6 +10,8 @@
 //! log         what happened, one JSON object per line
 //! report      logs as one HTML page with curves
 //! optimize    fewer ReLUs for the accuracy: DeepReDuce, SNL, DeepReShape
+//! reproduce   the papers' tables and figures as recipes, with what they print and what we measured
+//! pareto      results as one HTML page: accuracy against ReLUs and measured latency, beside the papers' points
 //! ```
 //!
 //! With the feature `libtorch`, which the others do without, so that checkpoints can be frozen anywhere:
@@ -36,9 +38,11 @@ pub mod distill;
 pub mod learn;
 pub mod log;
 pub mod optimize;
+pub mod pareto;
 pub mod random;
 pub mod recipe;
 pub mod report;
+pub mod reproduce;
 #[cfg(feature = "libtorch")]
 pub mod run;
 pub mod schedule;

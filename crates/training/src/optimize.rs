@@ -8,6 +8,7 @@
 //! plan         one network to train: a name and what is done to it
 //! preview      what a recipe would train; refuses what cannot be done before anything is trained
 //! record       what a result was and how it came about
+//! record_file  records on disk: read from any run, amended by what is measured later
 //! front        the results no other beats
 //! run          data, teacher, training: from a recipe to records (needs libtorch)
 //! sweep        many recipes as one resumable job
@@ -22,6 +23,7 @@ mod front;
 mod plan;
 mod preview;
 mod record;
+mod record_file;
 #[cfg(feature = "libtorch")]
 pub mod run;
 mod section;
@@ -36,11 +38,15 @@ use network::zoo::ZooError;
 
 use crate::recipe::NetworkSectionError;
 
+#[cfg(test)]
+pub(crate) use record::tests as record_examples;
+
 pub use budget::{BudgetError, ReluBudget};
 pub use front::ParetoFront;
 pub use plan::Plan;
 pub use preview::{Preview, preview};
-pub use record::{ResultRecord, percent};
+pub use record::{FrozenModel, PrivateTiming, ResultRecord, percent};
+pub use record_file::{RECORD, RECORDS, RecordError, RecordFile, RunRecord, collect};
 pub use section::{DeepReduceSection, DeepReshapeSection, OptimizeSection, SnlSection};
 pub use sweep::{Sweep, SweepError, SweepRun};
 

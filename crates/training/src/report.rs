@@ -1,6 +1,6 @@
 //! Logs as one HTML page with curves: self-contained, light and dark, no scripts, nothing loaded from elsewhere.
 
-mod chart;
+pub(crate) mod chart;
 
 use std::fmt::Write;
 
@@ -46,7 +46,7 @@ impl Run {
 
 /// The page.
 pub fn page(runs: &[Run]) -> String {
-    let mut page = String::from(HEAD);
+    let mut page = format!("{HEAD}{STYLE}");
     let title = if let [run] = runs { escape(&run.name) } else { format!("{} runs", runs.len()) };
     let _ = write!(page, "<title>{title} · Sordino</title></head><body><main>\n<h1>{title}</h1>\n");
     page.push_str(&table(runs));
@@ -100,7 +100,7 @@ fn table(runs: &[Run]) -> String {
 }
 
 /// Text that a page shows as it is.
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -117,7 +117,10 @@ fn escape(text: &str) -> String {
 
 const HEAD: &str = "<!doctype html>\n<html lang=en><head><meta charset=utf-8>\
 <meta name=viewport content=\"width=device-width,initial-scale=1\">\
-<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n<style>
+<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n";
+
+/// Light and dark, for every page.
+pub(crate) const STYLE: &str = "<style>
 :root{color-scheme:light dark;--ink:#1c1e21;--faint:#6b7078;--line:#d9dce1;--paper:#fff;
 --c0:#0b66c3;--c1:#c2410c;--c2:#15803d;--c3:#7e22ce;--c4:#b91c5c;--c5:#0e7490;--c6:#854d0e;--c7:#4b5563}
 @media(prefers-color-scheme:dark){:root{--ink:#e6e8eb;--faint:#9aa1ab;--line:#343941;--paper:#15181c;

@@ -25,6 +25,8 @@ struct Diagnosis {
     features: Vec<Feature>,
     /// Whether the trainer was built in.
     training: bool,
+    /// Whether it can use a GPU; absent without the trainer.
+    gpu: Option<bool>,
 }
 
 #[derive(Serialize)]
@@ -47,7 +49,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         Some(bytes) => writeln!(out, "memory     {:.1} GiB", bytes as f64 / f64::from(1 << 30))?,
         None => writeln!(out, "memory     unknown")?,
     }
-    writeln!(out, "training   not built in")?;
+    let training = match diagnosis.gpu {
+        None => "not built in: scripts/libtorch && cargo build --release -p sordino --features training",
+        Some(true) => "built in; a GPU can be used (--device cuda)",
+        Some(false) => {
+            "built in; no GPU that it can use: it trains on the processor (an NVIDIA driver and libtorch with CUDA are \
+             needed: SORDINO_TORCH=installed scripts/libtorch)"
+        }
+    };
+    writeln!(out, "training   {training}")?;
     writeln!(out)?;
     for feature in &diagnosis.features {
         let state = match (feature.detected, feature.enabled) {
@@ -83,9 +93,20 @@ impl Diagnosis {
                 feature("ifma", "encrypted linear layers", |features| features.ifma),
                 feature("vnni", "convolutions on shares by bytes", |features| features.vnni),
             ],
-            training: false,
+            training: cfg!(feature = "training"),
+            gpu: gpu(),
         }
     }
+}
+
+#[cfg(feature = "training")]
+fn gpu() -> Option<bool> {
+    Some(training::tensor::cuda_is_available())
+}
+
+#[cfg(not(feature = "training"))]
+fn gpu() -> Option<bool> {
+    None
 }
 
 /// What this machine calls its processor.

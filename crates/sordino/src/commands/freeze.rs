@@ -80,7 +80,7 @@ impl Report {
             network: model.outline().name.clone(),
             file: arguments.output.clone(),
             bytes: std::fs::metadata(&arguments.output)?.len(),
-            digest: model.digest().iter().map(|byte| format!("{byte:02x}")).collect(),
+            digest: super::trial::digest(model),
             weights: arguments.model.origin(),
             calibration: arguments.model.calibration(),
             class_names: !model.outline().class_names.is_empty(),

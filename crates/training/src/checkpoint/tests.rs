@@ -43,6 +43,9 @@ fn what_was_written_is_read_back() {
         let folder = checkpoint.save(scratch.path(), shard_bytes).unwrap();
         assert_eq!(Checkpoint::load(scratch.path(), Part::All).unwrap(), checkpoint);
         assert_eq!(Checkpoint::load(&folder, Part::All).unwrap(), checkpoint);
+        let described = Checkpoint::load(&folder, Part::Description).unwrap();
+        assert_eq!((&described.state, &described.mask), (&checkpoint.state, &checkpoint.mask));
+        assert!(described.weights.is_empty() && described.optimizer.is_empty());
         let weights = Checkpoint::load(&folder, Part::Weights).unwrap();
         assert_eq!((weights.weights, weights.optimizer), (checkpoint.weights, Arrays::new()));
         for name in names(&folder).into_iter().filter(|name| name.ends_with("safetensors")) {

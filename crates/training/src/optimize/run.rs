@@ -21,17 +21,15 @@ use std::path::{Path, PathBuf};
 use network::cost::Cost;
 use network::spec::NetworkSpec;
 
+pub use super::RECORDS;
 use super::deepreduce::StageFinding;
 use super::snl::SearchEpoch;
-use super::{OptimizeError, OptimizeSection, Plan, ResultRecord, percent, preview};
+use super::{OptimizeError, OptimizeSection, Plan, RECORD, ResultRecord, percent, preview};
 use crate::recipe::{Distillation, ReadingOfWeight, Recipe, Schedule, TeacherSection};
 use crate::run::{Images, Outcome, RunOptions, Watch, train};
 use crate::tensor::Device;
 
 pub use error::OptimizeRunError;
-
-/// The file of the results in a folder.
-pub const RECORDS: &str = "records.json";
 
 /// Where and how to run.
 #[derive(Clone, Debug)]
@@ -175,7 +173,7 @@ impl Job<'_> {
         folder: &Path,
         watch: &mut dyn OptimizeWatch,
     ) -> Result<ResultRecord, OptimizeRunError> {
-        let done = folder.join("record.json");
+        let done = folder.join(RECORD);
         if done.is_file() {
             return read_json(&done);
         }
@@ -202,6 +200,9 @@ impl Job<'_> {
             float_accuracy: accuracy,
             test_accuracy: test.map(|tried| percent(tried.accuracy)),
             integer_accuracy: None,
+            integer_images: None,
+            model: None,
+            private: Vec::new(),
             accuracy_per_kilorelu: ResultRecord::per_kilorelu(accuracy, outcome.relus),
             checkpoint: outcome.checkpoint.display().to_string(),
             recipe,

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// How many colors the page has.
-pub(super) const COLORS: usize = 8;
+pub(crate) const COLORS: usize = 8;
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 56.0;
@@ -75,7 +75,7 @@ impl Chart {
 }
 
 /// Three to seven round numbers that reach from at most `low` to at least `high`.
-fn ticks(low: f64, high: f64) -> Vec<f64> {
+pub(crate) fn ticks(low: f64, high: f64) -> Vec<f64> {
     let span = if high > low { high - low } else { high.abs().max(1.0) * 0.1 };
     let step = round_step(span / 5.0);
     let first = (low / step).floor();
@@ -96,7 +96,7 @@ fn round_step(wanted: f64) -> f64 {
     factor * power
 }
 
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     let text = format!("{value:.4}");
     let short = text.trim_end_matches('0').trim_end_matches('.');
     if short == "-0" { "0".to_owned() } else { short.to_owned() }

@@ -25,6 +25,7 @@ use super::relay::relay;
 use crate::commands::link::Link;
 use crate::commands::model::{ModelArguments, trial_image};
 use crate::commands::progress::OfflineProgress;
+use crate::commands::trial::{digest, note_timing};
 use crate::commands::{Answer, write_json};
 
 #[derive(Debug, Args)]
@@ -49,6 +50,10 @@ pub(super) struct Arguments {
     /// Threads of each party.
     #[arg(long, default_value = "1", value_name = "COUNT")]
     threads: NonZeroUsize,
+    /// Add what was measured to the record of the run that the model was frozen from: its folder, record.json or
+    /// records.json.
+    #[arg(long, value_name = "RECORD")]
+    record: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -72,6 +77,10 @@ struct Outcome {
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     ensure!(arguments.repeat > 0 && arguments.batch > 0, "--repeat and --batch must be at least 1");
+    ensure!(
+        arguments.record.is_none() || (arguments.model.file().is_some() && arguments.batch == 1),
+        "--record belongs to a model file that was frozen from a run, one image at a time"
+    );
     let (model, _) = arguments.model.load_or_freeze()?;
     let file = ModelFile::write(&model)?;
     let mut server = ServerProcess::start(arguments, &file.0)?;
@@ -92,6 +101,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     progress.finish();
     let measured = server.finish()?;
     let report = Report::new(arguments, &model, &client, &runs, &measured);
+    if let Some(record) = &arguments.record {
+        ensure!(report.matches_reference, "the answers were wrong, so their times are not noted");
+        note_timing(record, &model, report.timing(digest(&model)))?;
+    }
     if arguments.json {
         write_json(out, &report)?;
     } else {

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use network::freeze::{FreezeOptions, count_overflows};
 use network::image::Image;
 use network::inference_model::{ImageFormat, InferenceModel};
@@ -21,6 +20,7 @@ use training::random::Stream;
 
 use super::{Arguments, Report};
 use crate::commands::model::{Calibration, Origin};
+use crate::commands::trial::{self, in_parallel, largest, progress, spread, threads_or_all};
 
 /// Training images that fix the scales.
 const CALIBRATION_IMAGES: usize = 128;
@@ -42,6 +42,9 @@ pub(super) struct CheckpointArguments {
     /// For a run: threads that try images [default: all cores].
     #[arg(long, value_name = "COUNT")]
     threads: Option<usize>,
+    /// For a run: note the model and its accuracy in the run's record, which `sordino pareto` shows; or in this one.
+    #[arg(long, value_name = "RECORD", num_args = 0..=1, require_equals = true)]
+    record: Option<Option<PathBuf>>,
 }
 
 impl CheckpointArguments {
@@ -52,6 +55,7 @@ impl CheckpointArguments {
             ("--calibration-images", self.calibration_images.is_some()),
             ("--accuracy-images", self.accuracy_images.is_some()),
             ("--threads", self.threads.is_some()),
+            ("--record", self.record.is_some()),
         ];
         match given.into_iter().find(|(_, is_given)| *is_given) {
             Some((flag, _)) => bail!("{flag} belongs to a run's folder; a network by name has no images"),
@@ -142,13 +146,19 @@ pub(super) fn freeze(arguments: &Arguments, path: &Path) -> anyhow::Result<Repor
     let (model, freezing) =
         network::freeze::freeze(&trained.spec, &trained.weights, trained.mask.as_ref(), &images, &options)?;
     let count = extra.accuracy_images.unwrap_or(ACCURACY_IMAGES);
-    let threads =
-        extra.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let threads = threads_or_all(extra.threads);
     let mut accuracy = try_model(&trained, &model, &spread(&data.test, count), threads)?;
     if let Some(accuracy) = &mut accuracy {
         accuracy.measured_in_training = state.accuracy.clone();
     }
     model.save(&arguments.output)?;
+    if let Some(record) = &extra.record {
+        let Some(accuracy) = &accuracy else {
+            bail!("--record notes an accuracy, which --accuracy-images 0 leaves out")
+        };
+        let record = record.as_deref().unwrap_or(path);
+        trial::note_model(record, &model, &arguments.output, accuracy.integer, accuracy.images)?;
+    }
     let mut report = Report::new(arguments, &model, freezing)?;
     report.weights =
         Origin::Checkpoint { path: path.into(), epoch: state.epoch, digest: trained.checkpoint.digest() };
@@ -164,13 +174,6 @@ fn calibration_images(set: &Dataset, count: usize) -> Vec<Image> {
     order.into_iter().take(count).map(|index| set.image(index)).collect()
 }
 
-/// So many images, evenly over a set that may be sorted by class.
-fn spread(set: &Dataset, count: usize) -> Dataset {
-    let count = count.min(set.len());
-    let indices: Vec<u32> = (0..count).map(|index| (index * set.len() / count) as u32).collect();
-    set.subset(&indices)
-}
-
 /// Runs network and model side by side; nothing where there are no images.
 fn try_model(
     trained: &Trained,
@@ -181,10 +184,7 @@ fn try_model(
     if set.is_empty() {
         return Ok(None);
     }
-    let bar = ProgressBar::new(set.len() as u64);
-    if let Ok(style) = ProgressStyle::with_template("trying {bar:24} {pos}/{len} images, {eta} left") {
-        bar.set_style(style);
-    }
+    let bar = progress(set.len());
     let answers = float_answers(trained, set, threads)?;
     let counts = Counts::default();
     in_parallel(set.len(), threads, &|index| {
@@ -228,28 +228,6 @@ fn float_answers(trained: &Trained, set: &Dataset, threads: usize) -> anyhow::Re
     Ok(answers.into_iter().map(AtomicUsize::into_inner).collect())
 }
 
-/// Does something for every number below a count, on several threads.
-fn in_parallel(
-    count: usize,
-    threads: usize,
-    work: &(dyn Fn(usize) -> anyhow::Result<()> + Sync),
-) -> anyhow::Result<()> {
-    let next = AtomicUsize::new(0);
-    let share = || -> anyhow::Result<()> {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= count {
-                return Ok(());
-            }
-            work(index)?;
-        }
-    };
-    std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.clamp(1, 256)).map(|_| scope.spawn(share)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker returns its errors"))
-    })
-}
-
 /// What the threads have found so far.
 #[derive(Default)]
 struct Counts {
@@ -272,35 +250,14 @@ impl Counts {
     }
 }
 
-/// The place of the largest number; the first of several.
-fn largest(values: impl Iterator<Item = f64>) -> usize {
-    let mut best = (0, f64::NEG_INFINITY);
-    for (index, value) in values.enumerate() {
-        if value > best.1 {
-            best = (index, value);
-        }
-    }
-    best.0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use training::data::{SyntheticSize, synthetic};
 
     #[test]
-    fn images_are_spread_over_the_whole_set() {
+    fn calibration_images_are_the_same_each_time() {
         let set = synthetic(&SyntheticSize { training: 10, test: 40, ..SyntheticSize::default() }).test;
-        assert_eq!(spread(&set, 4).labels, [0, 0, 0, 0]);
-        assert_eq!(spread(&set, 4).image(3), set.image(30));
-        assert_eq!(spread(&set, 99), set);
-        assert!(spread(&set, 0).is_empty());
         assert_eq!(calibration_images(&set, 5), calibration_images(&set, 5));
-    }
-
-    #[test]
-    fn the_first_of_equal_logits_is_the_answer() {
-        assert_eq!(largest([1.0, 3.0, 3.0].into_iter()), 1);
-        assert_eq!(largest([f64::NAN, -1.0].into_iter()), 1);
     }
 }

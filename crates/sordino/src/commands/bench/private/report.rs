@@ -8,6 +8,7 @@ use inference::plan::{LayerTraffic, PlannedTraffic};
 use inference::transcript::{Phase, Traffic};
 use network::inference_model::InferenceModel;
 use serde::Serialize;
+use training::optimize::PrivateTiming;
 
 use super::{Arguments, Outcome, Run};
 use crate::commands::bench::party::{Measured, peak_memory, work};
@@ -127,6 +128,23 @@ impl Report {
             cpu: crate::commands::doctor::processor(),
             repeat: runs.len(),
             batch: arguments.batch,
+        }
+    }
+
+    /// What a result's record keeps of it.
+    pub(super) fn timing(&self, digest: String) -> PrivateTiming {
+        let bytes = |phase: &PhaseReport| phase.traffic.bytes_up + phase.traffic.bytes_down;
+        PrivateTiming {
+            online_s: self.online.wall_s,
+            offline_s: self.offline.wall_s,
+            online_bytes: bytes(&self.online),
+            offline_bytes: bytes(&self.offline),
+            rounds: self.online.traffic.rounds,
+            link: self.link.clone(),
+            threads: self.threads,
+            processor: self.cpu.clone().unwrap_or_else(|| "unknown processor".to_owned()),
+            repeat: self.repeat,
+            digest,
         }
     }
 

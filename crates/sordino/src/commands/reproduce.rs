@@ -1,0 +1,346 @@
+//! `sordino reproduce --list`: the papers' tables and figures that train, with what they print, what we measured, and what
+//! they would cost. `sordino reproduce ID` trains one of them.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use serde::Serialize;
+use training::reproduce::{self, Entry, Measured, Paper, Run, Way};
+
+use super::optimize::RunArguments;
+use super::{Answer, write_json};
+use crate::report::{Table, grouped, short};
+
+#[derive(Debug, Args)]
+pub(super) struct Arguments {
+    /// The table or figure, as --list names it.
+    #[arg(required_unless_present = "list", conflicts_with = "list")]
+    id: Option<String>,
+    /// List all tables and figures.
+    #[arg(long)]
+    list: bool,
+    /// Only rows whose name contains this.
+    #[arg(long, value_name = "TEXT")]
+    row: Option<String>,
+    /// Say what would be trained, and stop.
+    #[arg(long)]
+    dry_run: bool,
+    /// Write the recipes into this folder, and stop.
+    #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
+    recipes: Option<PathBuf>,
+    /// The folder of the images.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// The run or checkpoint of a teacher [default: trained first, and kept in runs/].
+    #[arg(long, value_name = "CHECKPOINT")]
+    teacher: Option<PathBuf>,
+    #[command(flatten)]
+    run: RunArguments,
+}
+
+/// What `--json` says of a table or figure.
+#[derive(Serialize)]
+struct EntryReport<'a> {
+    id: &'a str,
+    paper: &'a str,
+    place: &'a str,
+    title: &'a str,
+    data: &'static str,
+    note: &'a str,
+    /// Networks to train.
+    networks: usize,
+    /// Predicted, on one H200, without teachers.
+    gpu_minutes: f64,
+    /// Predicted for all its teachers.
+    teacher_gpu_minutes: f64,
+    runs: Vec<RunReport<'a>>,
+}
+
+#[derive(Serialize)]
+struct RunReport<'a> {
+    row: &'a str,
+    way: Way,
+    network: &'a str,
+    relus: u64,
+    /// As the paper prints them.
+    paper_relus: Option<&'a str>,
+    macs: u64,
+    /// In percent, as the paper prints it.
+    paper_accuracy: Option<f64>,
+    /// Seconds, as the paper prints them.
+    paper_latency: Option<f64>,
+    /// Nothing where it was not run yet.
+    ours: Option<Measured>,
+    gpu_minutes: f64,
+}
+
+pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    let Some(id) = &arguments.id else { return list(arguments.run.json, out) };
+    let (paper, entry) = reproduce::find(id)?;
+    let mut runs = entry.runs()?;
+    if let Some(text) = &arguments.row {
+        runs.retain(|run| run.row.row.contains(text));
+    }
+    if runs.is_empty() {
+        bail!(
+            "no row of {id} has {:?} in its name; --dry-run lists them",
+            arguments.row.as_deref().unwrap_or("")
+        );
+    }
+    if let Some(folder) = &arguments.recipes {
+        return write_recipes(&runs, folder, out);
+    }
+    if arguments.dry_run {
+        let report = report(paper, entry, &runs);
+        return if arguments.run.json { write_json(out, &report) } else { write_rows(&report, out) };
+    }
+    train(arguments, entry, &runs, out)
+}
+
+fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    let mut reports = Vec::new();
+    for (paper, entry) in reproduce::entries() {
+        reports.push(report(paper, entry, &entry.runs()?));
+    }
+    if json {
+        return write_json(out, &reports);
+    }
+    let mut table = Table::new(&[
+        "<table or figure",
+        "<where",
+        "<what",
+        "<data",
+        "networks",
+        "GPU minutes",
+        "<paper's best",
+        "<ours",
+    ]);
+    for report in &reports {
+        table.row(vec![
+            report.id.to_owned(),
+            format!("{}, {}", report.paper, report.place),
+            report.title.to_owned(),
+            report.data.to_owned(),
+            report.networks.to_string(),
+            format!("{:.0}", report.gpu_minutes.ceil()),
+            best_printed(report),
+            ours(report),
+        ]);
+    }
+    table.write(out)?;
+    let total: f64 = reports.iter().map(|report| report.gpu_minutes).sum();
+    writeln!(out, "\n{}", PREDICTION)?;
+    writeln!(
+        out,
+        "all of it: {:.0} hours on one H200; `sordino reproduce ID --dry-run` shows the rows",
+        total / 60.0
+    )?;
+    Ok(Answer::Yes)
+}
+
+/// How minutes are predicted.
+const PREDICTION: &str = "GPU minutes are predicted for one H200 in bf16 from two measured step times: 1.78 ms and, for 128 images, \
+1.94 ms per\n10^9 multiply-adds of the student and a third of the teacher's; without teachers, which are trained once";
+
+fn report<'a>(paper: &'a Paper, entry: &'a Entry, runs: &[Run<'a>]) -> EntryReport<'a> {
+    let mut teachers: Vec<(&Path, f64)> = Vec::new();
+    for run in runs {
+        if let Some((folder, _)) = &run.teacher
+            && !teachers.iter().any(|(known, _)| known == folder)
+        {
+            teachers.push((folder, run.teacher_minutes));
+        }
+    }
+    EntryReport {
+        id: &entry.id,
+        paper: &paper.paper,
+        place: &entry.place,
+        title: &entry.title,
+        data: entry.data.name(),
+        note: &entry.note,
+        networks: runs.iter().map(|run| run.networks).sum(),
+        gpu_minutes: runs.iter().map(|run| run.minutes).sum(),
+        teacher_gpu_minutes: teachers.iter().map(|(_, minutes)| minutes).sum(),
+        runs: runs
+            .iter()
+            .map(|run| RunReport {
+                row: &run.row.row,
+                way: run.way,
+                network: &run.row.network.name,
+                relus: run.relus,
+                paper_relus: run.row.relus.as_ref().map(|printed| printed.text()),
+                macs: run.macs,
+                paper_accuracy: run.printed_accuracy,
+                paper_latency: run.row.latency,
+                ours: run.ours.clone(),
+                gpu_minutes: run.minutes,
+            })
+            .collect(),
+    }
+}
+
+fn best_printed(report: &EntryReport<'_>) -> String {
+    let printed = report.runs.iter().filter_map(|run| Some((run.paper_accuracy?, run.paper_relus)));
+    match printed.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((accuracy, Some(relus))) => format!("{accuracy}% at {relus}"),
+        Some((accuracy, None)) => format!("{accuracy}%"),
+        None => "no printed value".to_owned(),
+    }
+}
+
+fn ours(report: &EntryReport<'_>) -> String {
+    let measured: Vec<_> = report.runs.iter().filter_map(|run| Some((run, run.ours.as_ref()?))).collect();
+    let Some((run, ours)) = measured.iter().max_by(|a, b| a.1.accuracy.total_cmp(&b.1.accuracy)) else {
+        return "not yet run".to_owned();
+    };
+    let printed =
+        run.paper_accuracy.map_or_else(String::new, |printed| format!(" for the paper's {printed}%"));
+    let (done, all) = (measured.len(), report.runs.len());
+    format!("{}%{printed}, {done} of {all} runs", ours.accuracy)
+}
+
+fn write_rows(report: &EntryReport<'_>, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    writeln!(out, "{}, {}: {} ({})", report.paper, report.place, report.title, report.data)?;
+    if !report.note.is_empty() {
+        writeln!(out, "{}", report.note)?;
+    }
+    writeln!(out)?;
+    let mut table = Table::new(&[
+        "<row",
+        "<training",
+        "ReLUs",
+        "printed",
+        "multiply-adds",
+        "paper",
+        "<ours",
+        "GPU minutes",
+    ]);
+    for run in &report.runs {
+        let percent = |accuracy: f64| format!("{accuracy:.2}%");
+        let ours = run.ours.as_ref();
+        table.row(vec![
+            run.row.to_owned(),
+            run.way.title().to_owned(),
+            grouped(run.relus),
+            run.paper_relus.unwrap_or("").to_owned(),
+            short(run.macs),
+            run.paper_accuracy.map_or_else(String::new, percent),
+            ours.map_or("not yet run".to_owned(), |ours| {
+                format!("{} by {}", percent(ours.accuracy), ours.recipe)
+            }),
+            format!("{:.1}", run.gpu_minutes),
+        ]);
+    }
+    table.write(out)?;
+    writeln!(
+        out,
+        "\n{} networks, {:.0} GPU minutes, and {:.0} for teachers where they are not there yet",
+        report.networks, report.gpu_minutes, report.teacher_gpu_minutes
+    )?;
+    Ok(Answer::Yes)
+}
+
+fn write_recipes(runs: &[Run<'_>], folder: &Path, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for run in runs {
+        let teacher = run
+            .teacher
+            .iter()
+            .filter_map(|(at, recipe)| Some((folder.join(at.file_name()?).with_extension("toml"), recipe)));
+        let own = (folder.join(run_name(run)).with_extension("toml"), &run.recipe);
+        for (path, recipe) in teacher.chain([own]) {
+            if !path.is_file() {
+                std::fs::write(&path, recipe.to_toml())
+                    .with_context(|| format!("cannot write {}", path.display()))?;
+                writeln!(out, "{}", path.display())?;
+            }
+        }
+    }
+    Ok(Answer::Yes)
+}
+
+/// The name of a run's folder and file: letters, digits and dashes.
+fn run_name(run: &Run<'_>) -> String {
+    let text = format!("{} {}", run.row.row, run.way.title());
+    let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '-' };
+    let dashed: String = text.chars().map(plain).collect();
+    let words: Vec<_> = dashed.split('-').filter(|word| !word.is_empty()).collect();
+    words.join("-")
+}
+
+#[cfg(not(feature = "training"))]
+fn train(arguments: &Arguments, _: &Entry, _: &[Run<'_>], _: &mut dyn Write) -> anyhow::Result<Answer> {
+    let _ = (&arguments.data, &arguments.teacher);
+    super::train::missing().context("--dry-run and --recipes DIR need no trainer")
+}
+
+#[cfg(feature = "training")]
+fn train(
+    arguments: &Arguments,
+    entry: &Entry,
+    runs: &[Run<'_>],
+    out: &mut dyn Write,
+) -> anyhow::Result<Answer> {
+    let whole = arguments.run.options(arguments.data.as_deref(), &entry.id)?;
+    let mut table = Table::new(&["<row", "<training", "ReLUs", "paper", "accuracy"]);
+    for run in runs {
+        let mut recipe = run.recipe.clone();
+        if let (Some(section), Some((folder, teacher))) = (&mut recipe.teacher, &run.teacher) {
+            match &arguments.teacher {
+                Some(given) => section.checkpoint.clone_from(given),
+                None => with_trainer::plain(teacher.clone(), folder, &whole).map(|_| ())?,
+            }
+        }
+        let folder = whole.folder.join(run_name(run));
+        for (relus, accuracy) in with_trainer::one(recipe, &folder, &whole)? {
+            let printed = run.printed_accuracy.map_or_else(String::new, |printed| format!("{printed:.2}%"));
+            let cells = [run.row.row.clone(), run.way.title().to_owned(), grouped(relus), printed];
+            table.row(cells.into_iter().chain([format!("{accuracy:.2}%")]).collect());
+        }
+    }
+    table.write(out)?;
+    writeln!(out, "\nnext: sordino pareto {} -o pareto.html", whole.folder.display())?;
+    Ok(Answer::Yes)
+}
+
+#[cfg(feature = "training")]
+mod with_trainer {
+    use std::path::Path;
+
+    use training::optimize::percent;
+    use training::optimize::run::{OptimizeOptions, optimize};
+    use training::recipe::Recipe;
+    use training::run::{Outcome, RunOptions};
+
+    /// Trains by a plain recipe, or goes on.
+    pub(super) fn plain(recipe: Recipe, folder: &Path, options: &OptimizeOptions) -> anyhow::Result<Outcome> {
+        let options = RunOptions {
+            data: options.data.clone(),
+            device: options.device,
+            resume: true,
+            folder: folder.to_owned(),
+            shard_bytes: options.shard_bytes,
+            threads: options.threads,
+        };
+        let mut terminal = crate::commands::train::watch::Terminal::new();
+        Ok(training::run::train(recipe, &options, &mut terminal)?)
+    }
+
+    /// Trains by any recipe; ReLUs and accuracy in percent of each result.
+    pub(super) fn one(
+        recipe: Recipe,
+        folder: &Path,
+        options: &OptimizeOptions,
+    ) -> anyhow::Result<Vec<(u64, f64)>> {
+        if recipe.optimize.is_none() {
+            let outcome = plain(recipe, folder, options)?;
+            let accuracy = outcome.results.last().map_or(0.0, |tried| percent(tried.accuracy));
+            return Ok(vec![(outcome.relus, accuracy)]);
+        }
+        let options = OptimizeOptions { folder: folder.to_owned(), ..options.clone() };
+        let found = optimize(&recipe, &options, &mut crate::commands::optimize::watch::Terminal::new())?;
+        Ok(found.records.iter().map(|record| (record.relus, record.accuracy().0)).collect())
+    }
+}

@@ -1,0 +1,202 @@
+//! `sordino pareto` and `sordino reproduce` as a user meets them; no trainer needed.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use sordino::network::mask::{ActivationMask, Bits, SiteMask};
+use sordino::network::spec::NetworkSpec;
+use sordino::network::walk::Operation;
+use sordino::network::weights::{FloatWeights, LayerWeights};
+use sordino::training::array::Array;
+use sordino::training::checkpoint::{Arrays, Checkpoint, State};
+use sordino::training::data::{SyntheticSize, synthetic};
+use sordino::training::recipe::Recipe;
+
+fn sordino(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sordino")).args(arguments).output().unwrap()
+}
+
+fn answer(arguments: &[&str]) -> String {
+    let output = sordino(arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn json(arguments: &[&str]) -> Value {
+    serde_json::from_str(&answer(arguments)).unwrap()
+}
+
+fn refusal(arguments: &[&str]) -> String {
+    let output = sordino(arguments);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("sordino-pareto-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn at(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A run as training leaves it, with random weights and every third ReLU kept where it has a mask.
+fn write_run(folder: &str, accuracy: f64, is_masked: bool) {
+    let recipe = "title = \"a run\"\n[data]\nset = \"synthetic\"\n[network]\nname = \"resnet10:m=2\"\n[training]\n\
+                  epochs = 3\nbatch = 8\n";
+    let recipe = Recipe::from_toml(recipe).unwrap();
+    let data = synthetic(&SyntheticSize { training: 1, test: 1, ..SyntheticSize::default() }).training;
+    let spec = recipe.network.build(data.shape, data.classes.len()).unwrap();
+    let mut state = State::new(recipe, &spec, data.classes.clone(), data.normalization());
+    (state.epoch, state.accuracy) = (3, [("test".to_owned(), accuracy)].into());
+    let thirds = |count: u64| SiteMask::Pixels(Bits::collect((0..count).map(|index| index % 3 == 0)));
+    let masks = spec.walk().sites().iter().map(|site| thirds(site.shape.scalars())).collect();
+    let mask = is_masked.then(|| ActivationMask::new(&spec, masks).unwrap().to_bytes());
+    let weights = arrays_of(&spec, &FloatWeights::random(&spec, 3));
+    let checkpoint = Checkpoint { state, weights, optimizer: Arrays::new(), mask };
+    checkpoint.save(std::path::Path::new(folder), 1 << 20).unwrap();
+}
+
+fn arrays_of(spec: &NetworkSpec, weights: &FloatWeights) -> Arrays {
+    let mut arrays = Arrays::new();
+    for step in spec.walk().steps() {
+        let mut put = |part: &str, shape: &[usize], values: &[f32]| {
+            arrays.insert(format!("{}.{part}", step.name), Array::from_floats(shape, values));
+        };
+        match (&step.operation, weights.layer(&step.name)) {
+            (Operation::Conv(conv), Some(LayerWeights::Linear { weights, .. })) => {
+                put("weight", &[conv.outputs, conv.inputs / conv.groups, conv.filter, conv.filter], weights);
+            }
+            (_, Some(LayerWeights::Linear { weights, biases })) => {
+                put("weight", &[biases.len(), weights.len() / biases.len()], weights);
+                put("bias", &[biases.len()], biases);
+            }
+            (_, Some(LayerWeights::BatchNorm { scale, shift, mean, variance })) => {
+                let parts = ["weight", "bias", "running_mean", "running_var"];
+                for (part, values) in parts.into_iter().zip([scale, shift, mean, variance]) {
+                    put(part, &[values.len()], values);
+                }
+            }
+            _ => {}
+        }
+    }
+    arrays
+}
+
+#[test]
+fn what_is_measured_later_joins_the_record_and_the_page() {
+    let scratch = Scratch::new("measured");
+    let (masked, full, model, page) =
+        (scratch.at("runs/masked"), scratch.at("runs/full"), scratch.at("m.sordino"), scratch.at("p.html"));
+    write_run(&masked, 0.8125, true);
+    write_run(&full, 0.75, false);
+
+    // As trained: nothing is frozen, nothing is measured, and the masked run beats the full one.
+    let text = answer(&["pareto", &scratch.at("runs")]);
+    assert!(text.contains("1 of 2 on the front") && text.contains("81.25%"), "{text}");
+    assert_eq!(text.matches("not measured").count(), 6, "{text}");
+
+    answer(&["freeze", &masked, "-o", &model, "--accuracy-images", "8", "--record"]);
+    let record = || -> Value {
+        serde_json::from_str(&std::fs::read_to_string(format!("{masked}/record.json")).unwrap()).unwrap()
+    };
+    assert_eq!(record()["integer_images"], 8);
+    let tried = json(&["evaluate", &model, "--record", &masked, "--images", "20", "--json"]);
+    assert_eq!((&tried["images"], &tried["digest"]), (&20.into(), &record()["model"]["digest"]));
+    let percent = 100.0 * tried["integer_accuracy"].as_f64().unwrap();
+    assert_eq!(record()["integer_accuracy"].as_f64(), Some(percent));
+    assert_eq!(percent, 100.0 * tried["correct"].as_f64().unwrap() / 20.0);
+
+    let bench = json(&["bench", "private", &model, "--repeat", "1", "--record", &masked, "--json"]);
+    let timing = &record()["private"][0];
+    assert_eq!(timing["online_s"], bench["online"]["wall_s"]);
+    assert_eq!(
+        timing["offline_bytes"].as_u64().unwrap(),
+        bench["offline"]["bytes_up"].as_u64().unwrap() + bench["offline"]["bytes_down"].as_u64().unwrap()
+    );
+
+    let groups = json(&["pareto", &scratch.at("runs"), "-o", &page, "--json"]);
+    let points = groups[0]["points"].as_array().unwrap();
+    assert_eq!(points.len(), 2);
+    assert_eq!((&points[0]["on_front"], &points[0]["private"][0]), (&true.into(), timing));
+    assert_eq!(points[0]["detail"]["masks"].as_array().unwrap().len(), 9);
+    assert!(points[1].get("private").is_none());
+    let page = std::fs::read_to_string(page).unwrap();
+    let online = format!("{:.1}", 1e3 * timing["online_s"].as_f64().unwrap());
+    assert!(page.contains(&format!(">{online}</td>")) && page.contains(">not measured</td>"));
+    assert_eq!(page.matches("data:image/png").count(), 9);
+}
+
+#[test]
+fn what_cannot_be_noted_is_refused() {
+    let scratch = Scratch::new("refused");
+    let (run, other, model) = (scratch.at("run"), scratch.at("other"), scratch.at("m.sordino"));
+    write_run(&run, 0.5, false);
+    write_run(&other, 0.5, true);
+    answer(&["freeze", &run, "-o", &model, "--accuracy-images", "2"]);
+    let text = refusal(&["evaluate", &model, "--record", &other, "--images", "2"]);
+    assert!(text.contains("0 records") && text.contains("frozen from"), "{text}");
+    let text = refusal(&["bench", "private", "resnet10:m=2", "--record", &run]);
+    assert!(text.contains("model file"), "{text}");
+    let text = refusal(&["evaluate", &model]);
+    assert!(text.contains("--data") && text.contains("--record"), "{text}");
+    let text = refusal(&["pareto", &scratch.at("nowhere")]);
+    assert!(text.contains("nothing at"), "{text}");
+    assert!(!std::path::Path::new(&scratch.at("run/record.json")).exists());
+}
+
+#[test]
+fn the_papers_tables_are_listed_without_a_trainer() {
+    let list = json(&["reproduce", "--list", "--json"]);
+    let list = list.as_array().unwrap();
+    assert!(list.len() > 40, "{}", list.len());
+    let table = list.iter().find(|entry| entry["id"] == "deepreshape-table-5").unwrap();
+    let run = |row: &str| {
+        let runs = table["runs"].as_array().unwrap();
+        runs.iter().find(|run| run["row"] == row && run["way"] == "dkd").unwrap()
+    };
+    assert_eq!(
+        (&run("2x5x3x m=8")["relus"], &run("2x5x3x m=8")["paper_relus"]),
+        (&26_112.into(), &"26.1K".into())
+    );
+    assert_eq!(run("2x5x3x m=8")["paper_accuracy"], 72.65);
+    assert_eq!(run("2x5x3x m=8")["ours"]["seed"], 1);
+    // Whatever was not run has no value.
+    assert!(run("2x5x3x m=16, reuse 16")["ours"].is_null());
+    assert!(answer(&["reproduce", "--list"]).contains("not yet run"));
+    let text = answer(&["reproduce", "deepreshape-table-5", "--row", "m=8", "--dry-run"]);
+    assert!(text.contains("72.65%") && text.contains("2 networks"), "{text}");
+}
+
+#[test]
+fn rows_become_recipes_that_can_be_used() {
+    let scratch = Scratch::new("recipes");
+    let folder = scratch.at("recipes");
+    let written = answer(&["reproduce", "snl-table-2", "--row", "49.9K", "--recipes", &folder]);
+    let files: Vec<_> = written.lines().collect();
+    assert_eq!(files.len(), 2, "{written}");
+    let teacher = Recipe::from_file(std::path::Path::new(files[0])).unwrap();
+    let student = Recipe::from_file(std::path::Path::new(files[1])).unwrap();
+    assert!(teacher.optimize.is_none() && student.optimize.is_some());
+    assert_eq!(teacher.network.name, student.network.name);
+    let text = refusal(&["reproduce", "snl-tabel-2"]);
+    assert!(text.contains("snl-table-2"), "{text}");
+    let text = refusal(&["reproduce", "snl-table-2", "--row", "nothing"]);
+    assert!(text.contains("--dry-run"), "{text}");
+}

@@ -42,7 +42,7 @@ pub(super) struct Arguments {
     /// Your own images (PNG, JPEG, WebP) or folders of them [default: the photographs that come with Sordino].
     #[arg(value_name = "IMAGE")]
     images: Vec<PathBuf>,
-    /// A model that ships (26k, 13k, 52k), or a file made by `sordino freeze`.
+    /// A model that ships, by name (26k is inside this program), or a file made by `sordino freeze`.
     #[arg(long, default_value = samples::DEFAULT_MODEL, value_name = "MODEL")]
     model: String,
     /// Classify only the first so many images.

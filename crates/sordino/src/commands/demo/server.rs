@@ -5,12 +5,12 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use crypto::random::Seed;
 use inference::connection::Fingerprint;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -44,7 +44,7 @@ struct Running {
 impl DemoServer {
     pub(super) fn start(model: &ShippedModel) -> anyhow::Result<Self> {
         // Caught from here on, so that nothing is left behind from here on.
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let handle = signals.handle();
         let running = Arc::new(Mutex::new(None::<Running>));
         let scratch = Scratch::new()?;
@@ -55,23 +55,18 @@ impl DemoServer {
         let mut running_now = Running { child, _folder: scratch };
         let output = running_now.child.stdout.take().context("the server's output was piped")?;
         *lock(&running) = Some(running_now);
-        thread::spawn({
-            let running = Arc::clone(&running);
-            move || {
-                if let Some(signal) = signals.forever().next() {
-                    lock(&running).take();
-                    std::process::exit(128 + signal);
-                }
+        end_on_signal(signals, Arc::clone(&running));
+        match greeting(output) {
+            Some((address, fingerprint)) => {
+                Ok(Self { address, fingerprint, folder, running, signals: handle })
             }
-        });
-        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-        let mut value = |key: &str| lines.find_map(|line| Some(line.strip_prefix(key)?.trim().to_owned()));
-        let (address, fingerprint) = (value("listening"), value("fingerprint"));
-        let ready = address.zip(fingerprint).with_context(|| {
-            format!("the server ended before it was ready; its log:\n{}", last_lines(&folder))
-        });
-        let server = |(address, fingerprint)| Self { address, fingerprint, folder, running, signals: handle };
-        ready.and_then(|(address, fingerprint)| Ok(server((address, fingerprint.parse()?))))
+            None => {
+                let log = last_lines(&folder);
+                lock(&running).take();
+                handle.close();
+                bail!("the server ended before it was ready; its log:\n{log}")
+            }
+        }
     }
 
     pub(super) fn address(&self) -> &str {
@@ -98,7 +93,7 @@ impl DemoServer {
                     ensure!(status.success(), "the server ended with {status}; its log:\n{}", self.log());
                     return Ok(());
                 }
-                None if start.elapsed() > PATIENCE => anyhow::bail!("the server did not end when told to"),
+                None if start.elapsed() > PATIENCE => bail!("the server did not end when told to"),
                 None => thread::sleep(Duration::from_millis(5)),
             }
         }
@@ -118,6 +113,24 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn end_on_signal(mut signals: Signals, running: Arc<Mutex<Option<Running>>>) {
+    thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            // Held to the end: whoever sees the connection break waits here instead of reporting it.
+            let mut running = lock(&running);
+            running.take();
+            std::process::exit(128 + signal);
+        }
+    });
+}
+
+/// Address and fingerprint, once the server is ready.
+fn greeting(output: ChildStdout) -> Option<(String, Fingerprint)> {
+    let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+    let mut value = |key: &str| lines.find_map(|line| Some(line.strip_prefix(key)?.trim().to_owned()));
+    Some((value("listening")?, value("fingerprint")?.parse().ok()?))
 }
 
 fn spawn(name: &str, file: &Path, folder: &Path) -> anyhow::Result<Child> {

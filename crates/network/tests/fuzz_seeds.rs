@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use network::freeze::{FreezeOptions, freeze};
 use network::image::Image;
-use network::inference_model::InferenceModel;
+use network::inference_model::{InferenceModel, WeightBits};
 use network::mask::{ActivationMask, Bits, SiteMask};
 use network::spec::NetworkSpec;
 use network::weights::FloatWeights;
@@ -76,19 +76,40 @@ fn named_model() -> InferenceModel {
     freeze(&spec, &FloatWeights::random(&spec, 1), Some(&mask), &images, &options).unwrap().0
 }
 
+/// The fuzz targets put header and digest around what they are given.
+fn body(bytes: &[u8]) -> &[u8] {
+    &bytes[12..bytes.len() - 32]
+}
+
+fn assert_seed(target: &str, name: &str, body: &[u8]) {
+    let path = repository().join("fuzz/seeds").join(target).join(name);
+    if std::env::var_os("SORDINO_WRITE_SEEDS").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, body).unwrap();
+    }
+    assert!(fs::read(&path).unwrap() == body, "{}: SORDINO_WRITE_SEEDS=1 writes it anew", path.display());
+}
+
 #[test]
 fn the_seeds_of_models_and_outlines_have_class_names() {
     let model = named_model();
-    for (target, bytes) in
-        [("network_model", model.to_bytes()), ("network_outline", model.outline().to_bytes())]
-    {
-        let path = repository().join("fuzz/seeds").join(target).join("with-class-names");
-        // The fuzz targets put header and digest around what they are given.
-        let body = &bytes[12..bytes.len() - 32];
-        if std::env::var_os("SORDINO_WRITE_SEEDS").is_some() {
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(&path, body).unwrap();
-        }
-        assert!(fs::read(&path).unwrap() == body, "{}: SORDINO_WRITE_SEEDS=1 writes it anew", path.display());
+    assert_seed("network_outline", "with-class-names", body(&model.outline().to_bytes()));
+    // Written by the version before today's; its digest is the model's.
+    let seed = fs::read(repository().join("fuzz/seeds/network_model/with-class-names")).unwrap();
+    let old = [&b"SRDNMODL\x01\0\0\0"[..], &seed, &model.digest()].concat();
+    assert_eq!(InferenceModel::from_bytes(&old).unwrap(), model);
+}
+
+#[test]
+fn the_seeds_of_packed_models_hold_coded_weights() {
+    for weight_bits in [WeightBits::Eight, WeightBits::Twelve] {
+        let spec = zoo::build("resnet6:m=6", 8, 3).unwrap();
+        let options = FreezeOptions { weight_bits, ..FreezeOptions::default() };
+        let images = [Image::random(spec.draft().input, 1)];
+        let model = freeze(&spec, &FloatWeights::random(&spec, 1), None, &images, &options).unwrap().0;
+        let bytes = model.to_bytes();
+        let outline = body(&model.outline().to_bytes()).len();
+        assert_eq!(body(&bytes)[outline], 1, "the number of tables");
+        assert_seed("network_model", &format!("packed-{weight_bits:?}").to_lowercase(), body(&bytes));
     }
 }

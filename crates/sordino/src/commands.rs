@@ -6,6 +6,7 @@ mod bench;
 mod classify;
 mod completions;
 mod data;
+mod demo;
 mod design;
 mod doctor;
 mod evaluate;
@@ -43,6 +44,8 @@ pub struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    /// Classify photographs in private, with a server process and a client process on this machine.
+    Demo(demo::Arguments),
     /// List the networks that have a name, with what they cost.
     Zoo(zoo::Arguments),
     /// Show what a network costs, before or after ReLUs are dropped.
@@ -101,6 +104,7 @@ impl CommandLine {
     /// With everything the user needs to know to do better.
     pub fn run(self, out: &mut dyn Write) -> anyhow::Result<Answer> {
         match self.verb {
+            Verb::Demo(arguments) => demo::run(&arguments, out),
             Verb::Zoo(arguments) => zoo::run(&arguments, out),
             Verb::Inspect(arguments) => inspect::run(&arguments, out),
             Verb::Design(arguments) => design::run(&arguments, out),

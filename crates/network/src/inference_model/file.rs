@@ -2,31 +2,39 @@
 //!
 //! ```text
 //! 8 bytes   "SRDNMODL" (a model) or "SRDNOUTL" (an outline)
-//! 4         version, little-endian; 1
+//! 4         version, little-endian; 1 for an outline, 1 or 2 for a model
 //! n         the outline (see `outline.rs`)
-//! n         for a model, per linear step: biases (8 bytes each), then weights packed at 8 or 12 bits
+//! n         for a model: biases and weights of each linear step
+//!             version 1: biases (8 bytes each), then weights at 8 or 12 bits
+//!             version 2: weights entropy-coded (see `packing.rs`)
 //! 32        BLAKE3 of everything before
 //! ```
+//!
+//! Models are written in version 2 and read in both. What names a model, its digest, is that of version 1: how its weights
+//! are packed changes nothing about it.
 //!
 //! An outline comes from the peer and a model from disk, so every count is compared with the bytes that are left
 //! before anything is allocated, and the outline is checked before the weights are read.
 
 mod outline;
+mod packing;
 
 use std::path::{Path, PathBuf};
 
-use super::{InferenceModel, LinearWeights, ModelError, ModelOutline, WeightBits};
+use super::{InferenceModel, LinearGeometry, LinearWeights, ModelError, ModelOutline, WeightBits};
 use outline::{Reader, Writer};
 
 const MODEL_MAGIC: &[u8; 8] = b"SRDNMODL";
 const OUTLINE_MAGIC: &[u8; 8] = b"SRDNOUTL";
-const VERSION: u32 = 1;
+const OUTLINE_VERSION: u32 = 1;
+const PLAIN_VERSION: u32 = 1;
+const PACKED_VERSION: u32 = 2;
 const DIGEST_BYTES: usize = 32;
 
 impl ModelOutline {
     /// The byte form, as it goes over the wire.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut writer = Writer::new(OUTLINE_MAGIC);
+        let mut writer = Writer::new(OUTLINE_MAGIC, OUTLINE_VERSION);
         writer.outline(self);
         writer.sealed()
     }
@@ -36,7 +44,10 @@ impl ModelOutline {
     /// # Errors
     /// When the bytes are no outline, are damaged, of another version, or make no sense.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ModelFileError> {
-        let mut reader = open(bytes, OUTLINE_MAGIC, "outline")?;
+        let (version, mut reader) = open(bytes, OUTLINE_MAGIC, "outline")?;
+        if version != OUTLINE_VERSION {
+            return Err(ModelFileError::Version { came: version, known: "version 1" });
+        }
         let outline = reader.outline()?;
         reader.finish()?;
         outline.check()?;
@@ -52,17 +63,9 @@ impl ModelOutline {
 impl InferenceModel {
     /// The byte form, as it is saved.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut writer = Writer::new(MODEL_MAGIC);
+        let mut writer = Writer::new(MODEL_MAGIC, PACKED_VERSION);
         writer.outline(&self.outline);
-        for layer in &self.layers {
-            for bias in &layer.biases {
-                writer.bytes.extend(bias.to_le_bytes());
-            }
-            match self.outline.weight_bits {
-                WeightBits::Eight => writer.bytes.extend(layer.weights.iter().map(|weight| *weight as u8)),
-                WeightBits::Twelve => pack_twelve(&layer.weights, &mut writer.bytes),
-            }
-        }
+        packing::write(&self.layers, self.outline.weight_bits, &mut writer.bytes);
         writer.sealed()
     }
 
@@ -71,30 +74,36 @@ impl InferenceModel {
     /// # Errors
     /// When the bytes are no model, are damaged, of another version, or make no sense.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ModelFileError> {
-        let mut reader = open(bytes, MODEL_MAGIC, "model")?;
+        let (version, mut reader) = open(bytes, MODEL_MAGIC, "model")?;
+        if ![PLAIN_VERSION, PACKED_VERSION].contains(&version) {
+            return Err(ModelFileError::Version { came: version, known: "versions 1 and 2" });
+        }
         let outline = reader.outline()?;
         outline.check()?;
-        let mut layers = Vec::new();
-        for (_, geometry) in outline.linear_steps() {
-            let biases = reader.take(geometry.outputs().saturating_mul(8))?;
-            let word = |b: &[u8]| i64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]);
-            let biases = biases.chunks_exact(8).map(word).collect();
-            let count = geometry.outputs().saturating_mul(geometry.taps());
-            let weights = match outline.weight_bits {
-                WeightBits::Eight => reader.take(count)?.iter().map(|byte| i16::from(*byte as i8)).collect(),
-                WeightBits::Twelve => {
-                    unpack_twelve(reader.take(count.saturating_mul(3).div_ceil(2))?, count)?
-                }
-            };
-            layers.push(LinearWeights { weights, biases });
-        }
+        let bits = outline.weight_bits;
+        let shapes = outline.linear_steps().map(|(_, geometry)| geometry);
+        let layers = match version {
+            PLAIN_VERSION => shapes.map(|geometry| read_plain(&mut reader, geometry, bits)).collect(),
+            _ => packing::read(&mut reader, shapes, bits),
+        }?;
         reader.finish()?;
         Ok(Self::new(outline, layers)?)
     }
 
-    /// What names this model: the BLAKE3 digest of its byte form.
+    /// What names this model: the BLAKE3 digest of its byte form in version 1.
     pub fn digest(&self) -> [u8; DIGEST_BYTES] {
-        digest_of(&self.to_bytes())
+        digest_of(&self.plain_bytes())
+    }
+
+    /// The byte form in version 1.
+    fn plain_bytes(&self) -> Vec<u8> {
+        let mut writer = Writer::new(MODEL_MAGIC, PLAIN_VERSION);
+        writer.outline(&self.outline);
+        for layer in &self.layers {
+            write_biases(layer, &mut writer.bytes);
+            write_plain_weights(&layer.weights, self.outline.weight_bits, &mut writer.bytes);
+        }
+        writer.sealed()
     }
 
     /// Writes the model to a file; an old one is replaced at once or not at all.
@@ -132,8 +141,12 @@ fn digest_of(sealed: &[u8]) -> [u8; DIGEST_BYTES] {
     digest
 }
 
-/// Checks magic, version and digest; leaves the body to be read.
-fn open<'a>(bytes: &'a [u8], magic: &[u8; 8], expected: &'static str) -> Result<Reader<'a>, ModelFileError> {
+/// Checks magic and digest; gives the version and leaves the body to be read.
+fn open<'a>(
+    bytes: &'a [u8],
+    magic: &[u8; 8],
+    expected: &'static str,
+) -> Result<(u32, Reader<'a>), ModelFileError> {
     let header = magic.len() + 4;
     if bytes.len() < header + DIGEST_BYTES {
         return Err(ModelFileError::Truncated { expected: header + DIGEST_BYTES, came: bytes.len() });
@@ -150,13 +163,47 @@ fn open<'a>(bytes: &'a [u8], magic: &[u8; 8], expected: &'static str) -> Result<
     }
     let mut reader = Reader::new(body_after_magic);
     let version = reader.number()?;
-    if version != VERSION {
-        return Err(ModelFileError::Version { came: version });
-    }
     if blake3::hash(body).as_bytes() != digest {
         return Err(ModelFileError::Damaged);
     }
-    Ok(reader)
+    Ok((version, reader))
+}
+
+fn write_biases(layer: &LinearWeights, bytes: &mut Vec<u8>) {
+    bytes.extend(layer.biases.iter().flat_map(|bias| bias.to_le_bytes()));
+}
+
+fn write_plain_weights(weights: &[i16], bits: WeightBits, bytes: &mut Vec<u8>) {
+    match bits {
+        WeightBits::Eight => bytes.extend(weights.iter().map(|weight| *weight as u8)),
+        WeightBits::Twelve => pack_twelve(weights, bytes),
+    }
+}
+
+fn read_plain(
+    reader: &mut Reader<'_>,
+    geometry: LinearGeometry,
+    bits: WeightBits,
+) -> Result<LinearWeights, ModelFileError> {
+    let biases = read_biases(reader, geometry)?;
+    Ok(LinearWeights { weights: read_plain_weights(reader, geometry, bits)?, biases })
+}
+
+fn read_biases(reader: &mut Reader<'_>, geometry: LinearGeometry) -> Result<Vec<i64>, ModelFileError> {
+    let words = reader.take(geometry.outputs().saturating_mul(8))?.as_chunks().0;
+    Ok(words.iter().map(|word| i64::from_le_bytes(*word)).collect())
+}
+
+fn read_plain_weights(
+    reader: &mut Reader<'_>,
+    geometry: LinearGeometry,
+    bits: WeightBits,
+) -> Result<Vec<i16>, ModelFileError> {
+    let count = geometry.outputs().saturating_mul(geometry.taps());
+    match bits {
+        WeightBits::Eight => Ok(reader.take(count)?.iter().map(|byte| i16::from(*byte as i8)).collect()),
+        WeightBits::Twelve => unpack_twelve(reader.take(count.saturating_mul(3).div_ceil(2))?, count),
+    }
 }
 
 /// Two weights in three bytes, low bits first; a last one alone takes two.
@@ -224,10 +271,12 @@ pub enum ModelFileError {
         came: String,
     },
     /// The bytes are of another version.
-    #[error("version {came} is unknown; this build reads version {VERSION}")]
+    #[error("version {came} is unknown; this build reads {known}")]
     Version {
         /// What came.
         came: u32,
+        /// What is read.
+        known: &'static str,
     },
     /// The digest differs.
     #[error("the bytes are damaged: their digest does not match; copy them again")]
@@ -245,6 +294,9 @@ pub enum ModelFileError {
     /// Bits that must be zero are not.
     #[error("bits beyond the last are set")]
     Padding,
+    /// Entropy-coded weights that were cut off or put together.
+    #[error("the code of a layer's weights does not end where it must; write the model anew")]
+    CodedWeights,
     /// A name that is no text.
     #[error("a name is no UTF-8 text")]
     Text,

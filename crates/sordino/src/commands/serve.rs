@@ -59,6 +59,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         let service = service.clone();
         move || service.run(&listener)
     });
+    if options.until_stdin_ends {
+        thread::spawn(end_with_stdin);
+    }
     let signal = signals.forever().next();
     info!(signal, grace_s = options.grace.as_secs(), "shutting down; running inferences are finished");
     // A second signal ends the process at once.
@@ -77,6 +80,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     }
     info!("all clients are gone");
     Ok(Answer::Yes)
+}
+
+/// Whoever started this holds the other end of standard input.
+fn end_with_stdin() {
+    // An input that cannot be read has ended, too.
+    let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+    if let Err(error) = signal_hook::low_level::raise(SIGTERM) {
+        warn!(%error, "the end of standard input could not end the server");
+    }
 }
 
 fn load_models(

@@ -24,9 +24,9 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    pub(super) fn new(magic: &[u8; 8]) -> Self {
+    pub(super) fn new(magic: &[u8; 8], version: u32) -> Self {
         let mut writer = Self { bytes: magic.to_vec() };
-        writer.bytes.extend(super::VERSION.to_le_bytes());
+        writer.bytes.extend(version.to_le_bytes());
         writer
     }
 
@@ -374,7 +374,7 @@ impl<'a> Reader<'a> {
         Ok(self.number()? as usize)
     }
 
-    fn byte(&mut self) -> Outcome<u8> {
+    pub(super) fn byte(&mut self) -> Outcome<u8> {
         Ok(self.take(1)?[0])
     }
 

@@ -34,20 +34,26 @@ fn models_and_outlines_read_back() {
         let model = model(bits);
         let bytes = model.to_bytes();
         assert_eq!(InferenceModel::from_bytes(&bytes).unwrap(), model);
-        assert_eq!(model.digest(), bytes[bytes.len() - 32..]);
+        let plain = model.plain_bytes();
+        assert_eq!(InferenceModel::from_bytes(&plain).unwrap(), model);
+        assert_eq!(plain[8..12], [1, 0, 0, 0]);
+        assert_eq!(bytes[8..12], [2, 0, 0, 0]);
+        assert_eq!(model.digest(), plain[plain.len() - 32..]);
         let outline = model.outline();
         assert_eq!(ModelOutline::from_bytes(&outline.to_bytes()).unwrap(), *outline);
     }
 }
 
 #[test]
-fn weights_take_eight_or_twelve_bits() {
+fn weights_take_eight_or_twelve_bits_and_less_when_packed() {
     for bits in [WeightBits::Eight, WeightBits::Twelve] {
         let model = model(bits);
         let packed = |count: usize| if bits == WeightBits::Eight { count } else { (3 * count).div_ceil(2) };
         let layers = model.layers().iter();
         let secret: usize = layers.map(|layer| 8 * layer.biases.len() + packed(layer.weights.len())).sum();
-        assert_eq!(model.to_bytes().len(), model.outline().to_bytes().len() + secret);
+        let plain = model.outline().to_bytes().len() + secret;
+        assert_eq!(model.plain_bytes().len(), plain);
+        assert!(model.to_bytes().len() < plain);
     }
 }
 
@@ -63,19 +69,20 @@ fn every_truncation_and_every_flipped_byte_is_refused() {
         flipped[index] ^= 0x10;
         assert!(ModelOutline::from_bytes(&flipped).is_err());
     }
-    let bytes = model.to_bytes();
-    for end in (0..bytes.len()).step_by(97) {
-        assert!(InferenceModel::from_bytes(&bytes[..end]).is_err());
-        let mut flipped = bytes.clone();
-        flipped[end] ^= 0x01;
-        assert!(InferenceModel::from_bytes(&flipped).is_err());
+    for bytes in [model.to_bytes(), model.plain_bytes()] {
+        for end in (0..bytes.len()).step_by(97) {
+            assert!(InferenceModel::from_bytes(&bytes[..end]).is_err());
+            let mut flipped = bytes.clone();
+            flipped[end] ^= 0x01;
+            assert!(InferenceModel::from_bytes(&flipped).is_err());
+        }
     }
 }
 
 #[test]
 fn refusals_say_what_was_expected_and_what_came() {
     let model = model(WeightBits::Eight);
-    let bytes = model.to_bytes();
+    let bytes = model.plain_bytes();
     let body = &bytes[..bytes.len() - DIGEST_BYTES];
     let altered = |at: usize, value: &[u8]| {
         let mut body = body.to_vec();
@@ -86,7 +93,14 @@ fn refusals_say_what_was_expected_and_what_came() {
         InferenceModel::from_bytes(&model.outline().to_bytes()).unwrap_err().to_string(),
         "this is no model: it begins with \"SRDNOUTL\" instead of \"SRDNMODL\""
     );
-    assert_eq!(altered(8, &[2]), "version 2 is unknown; this build reads version 1");
+    assert_eq!(altered(8, &[3]), "version 3 is unknown; this build reads versions 1 and 2");
+    let mut outline = model.outline().to_bytes();
+    outline.truncate(outline.len() - DIGEST_BYTES);
+    outline[8] = 2;
+    assert_eq!(
+        ModelOutline::from_bytes(&sealed(outline)).unwrap_err().to_string(),
+        "version 2 is unknown; this build reads version 1"
+    );
     assert!(altered(12, &[255; 4]).contains("the length of a name is 4294967295; expected at most 512"));
     let names = body.windows(11).position(|window| window == b"\x07\0\0\0class 0").unwrap();
     assert_eq!(altered(names - 4, &[4]), "the number of class names is 4; expected 0, or one per class");
@@ -136,8 +150,10 @@ proptest! {
     fn random_bytes_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let body = [&OUTLINE_MAGIC[..], &[1, 0, 0, 0], &bytes].concat();
         prop_assert!(ModelOutline::from_bytes(&sealed(body)).is_err());
-        let body = [&MODEL_MAGIC[..], &[1, 0, 0, 0], &bytes].concat();
-        prop_assert!(InferenceModel::from_bytes(&sealed(body)).is_err());
+        for version in [1, 2] {
+            let body = [&MODEL_MAGIC[..], &[version, 0, 0, 0], &bytes].concat();
+            prop_assert!(InferenceModel::from_bytes(&sealed(body)).is_err());
+        }
     }
 
     #[test]

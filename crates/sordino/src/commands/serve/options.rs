@@ -72,6 +72,9 @@ pub(in crate::commands) struct Arguments {
     /// Threads for each running inference [default: 1].
     #[arg(long, value_name = "COUNT")]
     threads: Option<NonZeroUsize>,
+    /// End as on SIGTERM when standard input ends: for a server that must not outlive the program that started it.
+    #[arg(long)]
+    until_stdin_ends: bool,
     #[command(flatten)]
     store: StoreArguments,
     /// Log as JSON, one object a line.
@@ -100,6 +103,7 @@ pub(super) struct Options {
     pub(super) store: Option<StoreOptions>,
     pub(super) weight_memory: Option<u64>,
     pub(super) grace: Duration,
+    pub(super) until_stdin_ends: bool,
     pub(super) logs_json: bool,
 }
 
@@ -151,6 +155,7 @@ impl Arguments {
             store,
             weight_memory: self.weight_memory.or(file.weight_memory).map(|size| size.0),
             grace: seconds(self.grace, file.grace, Duration::from_secs(60)),
+            until_stdin_ends: self.until_stdin_ends,
             logs_json: self.log_json || file.log_json.unwrap_or(false),
         })
     }

@@ -1,0 +1,102 @@
+"""Writes the tables of models/README.md from what freeze, demo and bench said; called by scripts/ship-models."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+# DeepReShape Table 6: seconds for one inference, linear layers under homomorphic encryption and garbled circuits, four threads.
+PAPER = {13_056: "123 + 1.5 s", 26_112: "49 + 2.9 s", 52_224: "123 + 5.9 s"}
+
+
+def read(path):
+    return json.loads(Path(path).read_text())
+
+
+def keep_what_matters(name):
+    """What freezing said, without the layers and without paths of the machine it ran on."""
+    path = Path(f"models/{name}.frozen.json")
+    said = read(path)
+    said.pop("layers", None)
+    said["file"] = f"{name}.sordino"
+    said["bytes"] = Path(f"models/{name}.sordino").stat().st_size
+    said["weights"]["path"] = f"runs/{name}"
+    path.write_text(json.dumps(said, indent=2) + "\n")
+
+
+def percent(part):
+    return f"{100 * part:.2f}%"
+
+
+def seed(name):
+    found = re.search(r"^seed\s*=\s*(\d+)", Path(f"recipes/{name}.toml").read_text(), re.MULTILINE)
+    return found.group(1) if found else "1"
+
+
+def accuracy_row(name, demo):
+    frozen = read(f"models/{name}.frozen.json")
+    accuracy = frozen["accuracy"]
+    trained = accuracy.get("measured_in_training", {}).get("test")
+    size = Path(f"models/{name}.sordino").stat().st_size
+    right = sum(image["class"] == image["expected"] for image in demo["images"])
+    cells = [
+        f"`{name}.sordino`",
+        f"{size / 1e6:.2f} MB",
+        f"`{frozen['network']}`",
+        f"{demo['relus']:,} of {demo['relus_of']:,}",
+        f"{percent(trained) if trained else '-'} / {percent(accuracy['float'])} / {percent(accuracy['integer'])}",
+        f"{accuracy['overflows']}",
+        f"{right} of {len(demo['images'])}",
+        f"`recipes/{name}.toml`, seed {seed(name)}",
+    ]
+    if accuracy["images"] != 10_000:
+        sys.exit(f"{name} was tried on {accuracy['images']} images; the table is of all 10,000")
+    return "| " + " | ".join(cells) + " |"
+
+
+def latency_row(name, bench, demo):
+    megabytes = {}
+    for phase in ["online", "offline"]:
+        megabytes[phase] = (bench[phase]["bytes_up"] + bench[phase]["bytes_down"]) / 1e6
+    cells = [
+        f"`{name}.sordino`",
+        f"{1000 * bench['online']['wall_s']:.0f} ms",
+        f"{bench['offline']['wall_s']:.2f} s",
+        f"{megabytes['online']:.0f} / {megabytes['offline']:.0f}",
+        PAPER.get(demo["relus"], "-"),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def replace(text, mark, lines):
+    begin, end = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
+    if text.count(begin) != 1 or text.count(end) != 1:
+        sys.exit(f"models/README.md needs {begin} and {end} once each")
+    before, rest = text.split(begin)
+    return before + begin + "\n" + "\n".join(lines) + "\n" + end + rest.split(end)[1]
+
+
+def main(measured):
+    demos = {path.name.split(".")[0]: read(path) for path in Path(measured).glob("*.demo.json")}
+    benches = {path.name.split(".")[0]: read(path) for path in Path(measured).glob("*.bench.json")}
+    names = sorted(demos, key=lambda name: demos[name]["relus"])
+    for name in names:
+        keep_what_matters(name)
+        if not all(image["equal_to_plaintext"] for image in demos[name]["images"]):
+            sys.exit(f"{name}: an answer differs from the one in the clear")
+    accuracy = [
+        "| file | size | network | ReLUs | CIFAR-100 test accuracy: trained (bf16) / float / frozen | overflows | photographs | recipe |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        *[accuracy_row(name, demos[name]) for name in names],
+    ]
+    latency = [
+        "| file | online | offline | online / offline MB | DeepReShape Table 6, HE + GC |",
+        "| --- | --- | --- | --- | --- |",
+        *[latency_row(name, benches[name], demos[name]) for name in names],
+    ]
+    page = Path("models/README.md")
+    text = replace(page.read_text(), "accuracy", accuracy)
+    page.write_text(replace(text, "latency", latency))
+
+
+main(sys.argv[1])

@@ -20,8 +20,8 @@ use super::progress::OfflineProgress;
 use super::{Answer, write_json};
 use crate::client::{ConnectOptions, Cost, DEFAULT_LEAST_RATE, PrivateClient};
 use crate::image_files::{list_images, load_image};
-use crate::service::ByteSize;
 use crate::service::prepared_file::PreparedFile;
+use crate::service::{ByteSize, process_memory};
 use report::{ImageReport, Report};
 
 /// The most images that share round trips.
@@ -168,6 +168,7 @@ impl ServerArguments {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    process_memory::protect();
     let paths = image_paths(&arguments.images)?;
     let open = |path: &PathBuf| anyhow::Ok(PreparedFile::open(path, arguments.key.key()?)?);
     let mut file = arguments.prepared.as_ref().map(open).transpose()?;

@@ -60,7 +60,12 @@ fn ask<S: Read + Write>(stream: S, binding: &[u8]) {
     let images: Vec<_> = (0..3).map(|number| Image::random(model.outline().input, number)).collect();
     let mut client = Client::connect(Connection::new(stream, Role::Client), Reveal::Logits, binding).unwrap();
     let speed = client.measure_link().unwrap();
-    assert!(speed.bytes_per_second > 0.0);
+    assert!(speed.down > 0.0 && speed.up > 0.0);
+    let probed = client.connection().transcript().phase(Phase::Service);
+    // Each direction was tried with at least the small probe and at most both.
+    for bytes in [probed.bytes_up, probed.bytes_down] {
+        assert!((64 << 10..(64 << 10) + (1 << 20) + 1000).contains(&bytes), "{bytes}");
+    }
     let mut ahead = Vec::new();
     let ids = client.request(&Request::Prepare { count: 3, keep: None }, |count| ahead.push(count)).unwrap();
     assert_eq!((ids.len(), ahead), (0, vec![2]));

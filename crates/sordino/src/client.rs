@@ -9,7 +9,7 @@
 //! let fingerprint = "6f1e…64 digits that `sordino serve` printed…".parse()?;
 //! let mut client = PrivateClient::connect("hospital.example:7441", ConnectOptions::new(Trust::Fingerprint(fingerprint)))?;
 //! let cost = client.cost()?;
-//! println!("{} bytes, at least {:?} on this link", cost.offline_bytes + cost.online_bytes, cost.least_time());
+//! println!("{} bytes, at least {:?} on this link", cost.bytes(), cost.least_time());
 //! // The offline work needs no image: do it when there is time.
 //! client.prepare(2)?;
 //! let image = load_image(Path::new("scan.png"), client.outline().input)?;
@@ -36,6 +36,7 @@ use inference::connection::{
 use inference::connection::{TlsStream, Trust};
 use inference::plan::Reveal;
 use inference::requests::Request;
+use inference::transcript::Traffic;
 use network::image::Image;
 use network::inference_model::ModelOutline;
 
@@ -49,8 +50,8 @@ pub const DEFAULT_PORT: u16 = 7441;
 pub const DEFAULT_SILENCE: Duration = Duration::from_secs(60);
 /// How long a connection may take to come about.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
-/// The slowest link that is waited for, in bytes a second.
-const LEAST_RATE: u64 = 10_000;
+/// The slowest link that either party waits for, in bytes a second.
+pub const DEFAULT_LEAST_RATE: u64 = 125_000;
 
 /// How to connect.
 pub struct ConnectOptions {
@@ -62,6 +63,8 @@ pub struct ConnectOptions {
     pub wishes: Wishes,
     /// How long the server may be silent.
     pub silence: Duration,
+    /// The slowest server, or link, that is waited for, in bytes a second over a whole phase.
+    pub least_rate: u64,
     /// Threads to compute with.
     pub threads: NonZeroUsize,
 }
@@ -74,6 +77,7 @@ impl ConnectOptions {
             certificate: None,
             wishes: Wishes::default(),
             silence: DEFAULT_SILENCE,
+            least_rate: DEFAULT_LEAST_RATE,
             threads: NonZeroUsize::MIN,
         }
     }
@@ -84,6 +88,7 @@ pub struct PrivateClient {
     session: Client<TlsStream>,
     limits: Arc<TimeLimits>,
     silence: Duration,
+    least_rate: u64,
     prepared: VecDeque<PreparedClient>,
     waiting: Box<dyn FnMut(u32) + Send>,
 }
@@ -91,14 +96,10 @@ pub struct PrivateClient {
 /// What one image costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// Bytes before the image is needed, both directions.
-    pub offline_bytes: u64,
-    /// Bytes after, both directions.
-    pub online_bytes: u64,
-    /// Changes of direction before.
-    pub offline_rounds: u64,
-    /// Changes of direction after.
-    pub online_rounds: u64,
+    /// What crosses the link before the image is needed.
+    pub offline: Traffic,
+    /// What crosses it after.
+    pub online: Traffic,
     /// Memory at the client.
     pub memory: u64,
     /// The link as it was measured.
@@ -106,14 +107,19 @@ pub struct Cost {
 }
 
 impl Cost {
+    /// Bytes of both phases and directions.
+    pub fn bytes(&self) -> u64 {
+        [self.offline, self.online].iter().map(|traffic| traffic.bytes_up + traffic.bytes_down).sum()
+    }
+
     /// The least time the link needs before the image is needed; computing comes on top.
     pub fn least_offline_time(&self) -> Duration {
-        self.least(self.offline_bytes, self.offline_rounds)
+        self.least(&self.offline)
     }
 
     /// The least time the link needs after that; computing comes on top.
     pub fn least_online_time(&self) -> Duration {
-        self.least(self.online_bytes, self.online_rounds)
+        self.least(&self.online)
     }
 
     /// Both.
@@ -121,9 +127,12 @@ impl Cost {
         self.least_offline_time() + self.least_online_time()
     }
 
-    fn least(&self, bytes: u64, rounds: u64) -> Duration {
-        let transfer = Duration::from_secs_f64(bytes as f64 / self.link.bytes_per_second.max(1.0));
-        transfer + self.link.round_trip.mul_f64(rounds as f64 / 2.0)
+    /// The parties hardly ever send at once, so the directions add up.
+    fn least(&self, traffic: &Traffic) -> Duration {
+        let seconds = |bytes: u64, rate: f64| Duration::from_secs_f64(bytes as f64 / rate.max(1.0));
+        seconds(traffic.bytes_up, self.link.up)
+            + seconds(traffic.bytes_down, self.link.down)
+            + self.link.round_trip.mul_f64(traffic.rounds as f64 / 2.0)
     }
 }
 
@@ -143,8 +152,9 @@ impl PrivateClient {
         let mut session =
             Client::connect_with(connection, &options.wishes, &binding).map_err(ClientError::of)?;
         session.use_threads(options.threads)?;
+        let (silence, least_rate) = (options.silence, options.least_rate.max(1));
         let waiting = Box::new(|_| {});
-        Ok(Self { session, limits, silence: options.silence, prepared: VecDeque::new(), waiting })
+        Ok(Self { session, limits, silence, least_rate, prepared: VecDeque::new(), waiting })
     }
 
     /// The fingerprint of the server at an address, for a person to compare. Nothing is sent to it beyond the TLS
@@ -183,7 +193,7 @@ impl PrivateClient {
         self.session.plan().reveal()
     }
 
-    /// What one image costs on this link, which is measured for it with about a megabyte.
+    /// What one image costs on this link, which is measured for it with two megabytes at most.
     ///
     /// # Errors
     /// When the connection breaks.
@@ -192,14 +202,7 @@ impl PrivateClient {
         let link = self.session.measure_link()?;
         self.limits.allow(None);
         let (plan, traffic) = (self.session.plan(), self.session.plan().traffic());
-        Ok(Cost {
-            offline_bytes: traffic.offline.bytes_up + traffic.offline.bytes_down,
-            online_bytes: traffic.online.bytes_up + traffic.online.bytes_down,
-            offline_rounds: traffic.offline.rounds,
-            online_rounds: traffic.online.rounds,
-            memory: plan.client_memory(),
-            link,
-        })
+        Ok(Cost { offline: traffic.offline, online: traffic.online, memory: plan.client_memory(), link })
     }
 
     /// Does the offline work for so many images, to be classified over this connection.
@@ -276,7 +279,7 @@ impl PrivateClient {
 
     /// The next exchange has so many bytes.
     fn allow(&self, bytes: u64) {
-        self.limits.allow(Some(self.silence.saturating_add(Duration::from_secs(bytes / LEAST_RATE))));
+        self.limits.allow(Some(self.silence.saturating_add(Duration::from_secs(bytes / self.least_rate))));
     }
 }
 
@@ -323,16 +326,15 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_counts_bytes_and_round_trips() {
-        let link = LinkSpeed { round_trip: Duration::from_millis(20), bytes_per_second: 1e6 };
+    fn a_cost_counts_bytes_of_each_direction_and_round_trips() {
+        let link = LinkSpeed { round_trip: Duration::from_millis(20), down: 1e6, up: 1e5 };
         let cost = Cost {
-            offline_bytes: 2_000_000,
-            online_bytes: 1_000_000,
-            offline_rounds: 4,
-            online_rounds: 10,
+            offline: Traffic { bytes_up: 100_000, bytes_down: 1_000_000, rounds: 4 },
+            online: Traffic { bytes_up: 50_000, bytes_down: 500_000, rounds: 10 },
             memory: 0,
             link,
         };
+        assert_eq!(cost.bytes(), 1_650_000);
         assert_eq!(cost.least_offline_time(), Duration::from_millis(2040));
         assert_eq!(cost.least_online_time(), Duration::from_millis(1100));
     }

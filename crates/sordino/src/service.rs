@@ -10,6 +10,8 @@
 //! store      such a keeper: durable, sealed, spent once, in SQLite or PostgreSQL
 //! prepared_file   the client's halves in a file: sealed, destroyed one by one before use
 //! secret_file     keys and files that only their owner may read
+//! keyring         the same key from the kernel's keyring
+//! process_memory  no core dumps, no swap
 //! metrics    counters, and the small HTTP that shows them
 //! config     the TOML file
 //! ```
@@ -17,9 +19,11 @@
 pub mod config;
 pub mod identity;
 pub mod keeper;
+pub mod keyring;
 pub mod limits;
 pub mod metrics;
 pub mod prepared_file;
+pub mod process_memory;
 pub mod queue;
 mod seal;
 pub mod secret_file;

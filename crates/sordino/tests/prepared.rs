@@ -52,14 +52,17 @@ impl Drop for Folder {
 
 /// A server process, as far as anyone outside can tell: its own service and its own handle of the store.
 fn serve(model: &InferenceModel, folder: &Path) -> Running {
+    let store =
+        PreparedStore::open(StoreOptions { per_client: 3, ..StoreOptions::in_folder(folder) }).unwrap();
+    serve_with(model, Some(Arc::new(store)))
+}
+
+fn serve_with(model: &InferenceModel, keeper: Option<Arc<dyn sordino::service::Keeper>>) -> Running {
     let identity = Identity::generate().unwrap();
     let fingerprint = identity.fingerprint();
     let acceptor = TlsAcceptor::new(identity.into_key(), None).unwrap();
     let served = ServedModel::with_salt(model, Reveal::Logits, WeightMemory::Everything, &[7; 32]).unwrap();
     let models = BTreeMap::from([(ModelName::new("tiny").unwrap(), Arc::new(served))]);
-    let store =
-        PreparedStore::open(StoreOptions { per_client: 3, ..StoreOptions::in_folder(folder) }).unwrap();
-    let keeper = Some(Arc::new(store) as Arc<dyn sordino::service::Keeper>);
     let service = Service::new(ServiceParts { models, acceptor, limits: limits(), keeper }).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -122,8 +125,7 @@ fn what_was_prepared_survives_every_process_and_is_used_once() {
     assert!(matches!(too_few, ClientError::TooFewPrepared { left: 1, images: 2 }), "{too_few}");
     drop(file);
 
-    // The client's old file is put back: two of its three inferences are spent, and the server says so. The third may
-    // have been taken for the same batch as a spent one; then it is lost to the client but not spent.
+    // The client's old file is put back: two of its three inferences are spent, and the server says so.
     std::fs::write(&path, copy).unwrap();
     let mut file = PreparedFile::open(&path, key()).unwrap();
     let outcomes: Vec<_> = (0..3)
@@ -148,6 +150,38 @@ fn a_file_of_another_model_is_refused_before_anything_is_spent() {
     let refusal = second.connect().unwrap().classify_from(&mut file, std::slice::from_ref(&image));
     assert!(matches!(refusal, Err(ClientError::OtherModel { .. })));
     assert_eq!(file.remaining(0).unwrap(), 1);
+}
+
+#[test]
+fn an_inference_that_the_server_does_not_take_stays_in_the_file() {
+    let folder = Folder::new("prepared-busy");
+    let model = tiny_model(1);
+    let path = folder.path("file");
+    let image = Image::random(model.outline().input, 1);
+    let first = serve(&model, &folder.0);
+    prepare(&mut first.connect().unwrap(), &path, 2).unwrap();
+    let mut file = PreparedFile::open(&path, key()).unwrap();
+    // The server ends, and says so where it would have accepted.
+    let mut client = first.connect().unwrap();
+    assert!(first.service.close(first.address, Duration::from_secs(10)));
+    assert!(client.classify_from(&mut file, std::slice::from_ref(&image)).is_err());
+    assert_eq!(file.remaining(0).unwrap(), 2);
+    // One that has the same model and salt, and no store.
+    let without = serve_with(&model, None);
+    let error = without.connect().unwrap().classify_from(&mut file, std::slice::from_ref(&image));
+    assert_eq!(refusal_of(error.unwrap_err()), RefusalCode::NotKept);
+    assert_eq!(file.remaining(0).unwrap(), 2);
+    // Of a batch in which one is unknown, that one alone is destroyed, and none is spent.
+    let copy = std::fs::read(&path).unwrap();
+    let second = serve(&model, &folder.0);
+    second.connect().unwrap().classify_from(&mut file, std::slice::from_ref(&image)).unwrap();
+    std::fs::write(&path, copy).unwrap();
+    let images = [image.clone(), image.clone()];
+    let error = second.connect().unwrap().classify_from(&mut file, &images).unwrap_err();
+    assert_eq!((refusal_of(error), file.remaining(0).unwrap()), (RefusalCode::Spent, 1));
+    let answers = second.connect().unwrap().classify_from(&mut file, std::slice::from_ref(&image)).unwrap();
+    assert_right(&model, &image, &answers[0]);
+    assert_eq!(file.remaining(0).unwrap(), 0);
 }
 
 #[test]

@@ -68,7 +68,11 @@ fn the_client_api_prepares_ahead_and_classifies_in_batches() {
     let mut client = server.connect().unwrap();
     assert_eq!((client.model(), client.reveal()), ("tiny", Reveal::Class));
     let cost = client.cost().unwrap();
-    assert!(cost.offline_bytes > cost.online_bytes && cost.memory > 0 && cost.least_time() > Duration::ZERO);
+    assert!(
+        cost.offline.bytes_down > cost.online.bytes_down
+            && cost.memory > 0
+            && cost.least_time() > Duration::ZERO
+    );
     client.prepare(2).unwrap();
     assert_eq!(client.prepared(), 2);
     let images: Vec<_> = (0..3).map(|number| Image::random(model.outline().input, number)).collect();

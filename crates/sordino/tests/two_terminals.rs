@@ -99,6 +99,27 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
+/// What the system says of a running server. Unlimited locking is asked for and granted to some users only.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_server_leaves_no_core_dump_and_stays_out_of_swap_where_it_may() {
+    let folder = Folder::new("memory");
+    let server = Server::start(&folder, &[]);
+    let read = |name: &str| std::fs::read_to_string(format!("/proc/{}/{name}", server.child.id())).unwrap();
+    let value = |text: &str, key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        line.split_whitespace().next().unwrap().to_owned()
+    };
+    let limits = read("limits");
+    assert_eq!(value(&limits, "Max core file size"), "0");
+    let may_lock = value(&limits, "Max locked memory") == "unlimited";
+    let is_locked = value(&read("status"), "VmLck:") != "0";
+    let (_, log) = server.stop();
+    assert_eq!(log.contains("memory locked"), is_locked, "{log}");
+    assert!(!is_locked || may_lock, "{limits}");
+    assert!(log.contains("no core dumps"), "{log}");
+}
+
 #[test]
 fn a_folder_of_images_is_classified_and_the_server_ends_cleanly() {
     let folder = Folder::new("two-terminals");

@@ -54,15 +54,13 @@ pub(super) fn pack(values: &[u64], width: u32) -> Vec<u8> {
     for value in values {
         pending |= u128::from(value & low_bits(width)) << filled;
         filled += width;
-        while filled >= 8 {
-            bytes.push(pending as u8);
-            pending >>= 8;
-            filled -= 8;
+        if filled >= 64 {
+            bytes.extend_from_slice(&(pending as u64).to_le_bytes());
+            pending >>= 64;
+            filled -= 64;
         }
     }
-    if filled > 0 {
-        bytes.push(pending as u8);
-    }
+    bytes.extend_from_slice(&(pending as u64).to_le_bytes()[..filled.div_ceil(8) as usize]);
     bytes
 }
 
@@ -74,23 +72,35 @@ pub(super) fn unpack(
     width: u32,
 ) -> Result<Vec<u64>, GarbleError> {
     check_length(message, packed_length(count, width), bytes.len())?;
-    let mut bytes = bytes.iter();
-    let (mut pending, mut filled) = (0_u128, 0);
-    let mut values = Vec::with_capacity(count);
-    for _ in 0..count {
-        while filled < width {
-            let byte = bytes.next().expect("the length was checked");
-            pending |= u128::from(*byte) << filled;
-            filled += 8;
-        }
-        values.push(pending as u64 & low_bits(width));
-        pending >>= width;
-        filled -= width;
-    }
-    if pending != 0 {
+    let unused = 8 * bytes.len() - count * width as usize;
+    if bytes.last().is_some_and(|last| unused > 0 && last >> (8 - unused) != 0) {
         return Err(GarbleError::Padding { message });
     }
-    Ok(values)
+    let value = |index: usize| {
+        let bit = index * width as usize;
+        word_at(bytes, bit / 8) >> (bit % 8)
+    };
+    let mask = low_bits(width);
+    // A value of more bits than these may reach into a ninth byte.
+    if width <= 57 {
+        return Ok((0..count).map(|index| value(index) & mask).collect());
+    }
+    let upper = |index: usize| {
+        let bit = index * width as usize;
+        (word_at(bytes, bit / 8 + 8) << 1) << (63 - bit % 8)
+    };
+    Ok((0..count).map(|index| (value(index) | upper(index)) & mask).collect())
+}
+
+/// Eight bytes from a place on, lowest first; behind the end there are zeros.
+fn word_at(bytes: &[u8], start: usize) -> u64 {
+    let rest = bytes.get(start..).unwrap_or_default();
+    if let Some(word) = rest.first_chunk() {
+        return u64::from_le_bytes(*word);
+    }
+    let mut word = [0; 8];
+    word[..rest.len()].copy_from_slice(rest);
+    u64::from_le_bytes(word)
 }
 
 #[cfg(test)]

@@ -20,8 +20,10 @@ const QUICK: Duration = Duration::from_millis(40);
 pub struct LinkSpeed {
     /// There and back.
     pub round_trip: Duration,
-    /// From server to client.
-    pub bytes_per_second: f64,
+    /// From server to client, in bytes a second.
+    pub down: f64,
+    /// From client to server, in bytes a second.
+    pub up: f64,
 }
 
 impl<S: Read + Write> Client<S> {
@@ -61,20 +63,30 @@ impl<S: Read + Write> Client<S> {
         Ok(expires)
     }
 
-    /// Measures the link with two or three messages, a megabyte at most.
+    /// Measures the link with a few messages, two megabytes at most.
     ///
     /// # Errors
     /// As [`Client::request`].
     pub fn measure_link(&mut self) -> Result<LinkSpeed, InferenceError> {
-        let round_trip = self.probe(0)?.min(self.probe(0)?);
+        let round_trip = self.probe(0, 0)?.min(self.probe(0, 0)?);
+        let down = self.measure(round_trip, |client, bytes| client.probe(bytes, 0))?;
+        let up = self.measure(round_trip, |client, bytes| client.probe(0, bytes))?;
+        Ok(LinkSpeed { round_trip, down, up })
+    }
+
+    /// Bytes a second of one direction.
+    fn measure(
+        &mut self,
+        round_trip: Duration,
+        probe: impl Fn(&mut Self, u32) -> Result<Duration, InferenceError>,
+    ) -> Result<f64, InferenceError> {
         let mut bytes = SMALL_PROBE;
-        let mut took = self.probe(bytes)?;
+        let mut took = probe(self, bytes)?;
         if took < QUICK + round_trip {
             bytes = LARGE_PROBE;
-            took = self.probe(bytes)?;
+            took = probe(self, bytes)?;
         }
-        let transfer = took.saturating_sub(round_trip).as_secs_f64().max(1e-6);
-        Ok(LinkSpeed { round_trip, bytes_per_second: f64::from(bytes) / transfer })
+        Ok(f64::from(bytes) / took.saturating_sub(round_trip).as_secs_f64().max(1e-6))
     }
 
     /// Says goodbye. The connection is of no use afterwards.
@@ -86,10 +98,10 @@ impl<S: Read + Write> Client<S> {
         Ok(self.connection.into_inner())
     }
 
-    fn probe(&mut self, bytes: u32) -> Result<Duration, InferenceError> {
+    fn probe(&mut self, down: u32, up: u32) -> Result<Duration, InferenceError> {
         let start = Instant::now();
-        self.send_request(&Request::Probe { down: bytes, up: 0 })?;
-        if self.receive_reply()? != (Reply::Probed { bytes }) {
+        self.send_request(&Request::Probe { down, up })?;
+        if self.receive_reply()? != (Reply::Probed { bytes: down }) {
             return Err(RequestError::Unexpected.into());
         }
         self.is_broken = false;

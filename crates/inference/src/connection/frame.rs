@@ -93,7 +93,11 @@ impl Header {
         };
         let sender = expected.sender;
         if expected.session == MAGIC && bytes[..8] != MAGIC {
-            return Err(FrameError::Stranger { sender });
+            // Version 1 had no frames; it began with its number and a nonce.
+            return Err(match number(0..4) {
+                1 => FrameError::Version { sender, expected: expected.version, came: 1 },
+                _ => FrameError::Stranger { sender },
+            });
         }
         let version = number(22..24);
         if expected.session == MAGIC && version != u64::from(expected.version) {

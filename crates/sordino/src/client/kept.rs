@@ -5,11 +5,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crypto::secret::Secret;
 use inference::InferenceError;
 use inference::client::Answer;
-use inference::requests::{KeptId, Request};
+use inference::connection::refusal::RefusalCode;
+use inference::requests::Request;
 use network::image::Image;
 
 use super::{ClientError, PrivateClient};
-use crate::service::prepared_file::{Description, PreparedFile};
+use crate::service::prepared_file::{Chosen, Description, PreparedFile};
 use crate::service::store::{ClientToken, Kept};
 
 impl PrivateClient {
@@ -45,11 +46,15 @@ impl PrivateClient {
         Ok(())
     }
 
-    /// Classifies images with inferences from a file, which are destroyed there first. Only the online phase is paid for.
+    /// Classifies images with inferences from a file. Only the online phase is paid for.
+    ///
+    /// They are destroyed in the file after the server has accepted, and has spent its own halves thereby, and before
+    /// anything of the images is sent. So one that the server does not take, because it is busy, say, is still there
+    /// afterwards; one that the server no longer knows is destroyed, too.
     ///
     /// # Errors
-    /// When the file is another model's or holds too few, the server does not know them any more, or the connection
-    /// breaks. What was taken out of the file is lost then.
+    /// When the file is another model's or holds too few, the server refuses, or the connection breaks. What the server
+    /// had accepted by then is lost.
     pub fn classify_from(
         &mut self,
         file: &mut PreparedFile,
@@ -67,15 +72,18 @@ impl PrivateClient {
         if (left as usize) < images.len() {
             return Err(ClientError::TooFewPrepared { left, images: images.len() });
         }
-        let (mut ids, mut batch) = (Vec::<KeptId>::new(), Vec::new());
-        for image in images {
-            let taken = file.take(now, self.session.plan())?;
-            ids.push(taken.id);
-            batch.push((taken.prepared, image));
-        }
+        let chosen = file.choose(now, images.len())?;
         let token = Secret::new(*file.description().token.expose());
-        // The file has forgotten them; from here on they are used or lost.
-        self.request(&Request::ClassifyKept { token, ids })?;
+        let ids = chosen.iter().map(Chosen::id).collect();
+        if let Err(error) = self.request(&Request::ClassifyKept { token, ids }) {
+            forget_spent(file, chosen, &error)?;
+            return Err(error);
+        }
+        let mut batch = Vec::with_capacity(images.len());
+        for (chosen, image) in chosen.into_iter().zip(images) {
+            batch.push((file.take(chosen, self.session.plan())?.prepared, image));
+        }
+        // The file has forgotten them, and so has the server: from here on they are used or lost.
         let traffic = self.session.plan().traffic().online;
         self.allow((traffic.bytes_up + traffic.bytes_down).saturating_mul(images.len() as u64));
         let answers = self.session.classify_batch(batch)?;
@@ -89,6 +97,25 @@ impl PrivateClient {
             Some(what) => Err(ClientError::OtherModel { what }),
         }
     }
+}
+
+/// Destroys what the server says it does not know: it would be refused again and again. The refusal names one; where it
+/// names none of ours, all of them are meant.
+fn forget_spent(
+    file: &mut PreparedFile,
+    chosen: Vec<Chosen>,
+    error: &ClientError,
+) -> Result<(), ClientError> {
+    let ClientError::Inference(InferenceError::Refused { refusal, .. }) = error else { return Ok(()) };
+    if refusal.code != RefusalCode::Spent {
+        return Ok(());
+    }
+    let is_named = |chosen: &Chosen| refusal.text().contains(&chosen.id().to_string());
+    let names_one = chosen.iter().any(is_named);
+    for chosen in chosen.into_iter().filter(|chosen| !names_one || is_named(chosen)) {
+        file.discard(chosen)?;
+    }
+    Ok(())
 }
 
 /// Seconds since 1970.

@@ -12,15 +12,16 @@ use clap::Args;
 use inference::client::Wishes;
 use inference::connection::{CertifiedKey, Fingerprint, Trust};
 use inference::setup::hello::ModelName;
+use inference::transcript::Traffic;
 use network::image::Image;
 
 use super::prepare::KeyArguments;
 use super::progress::OfflineProgress;
 use super::{Answer, write_json};
-use crate::client::{ConnectOptions, Cost, PrivateClient};
+use crate::client::{ConnectOptions, Cost, DEFAULT_LEAST_RATE, PrivateClient};
 use crate::image_files::{list_images, load_image};
-use crate::service::ByteSize;
 use crate::service::prepared_file::PreparedFile;
+use crate::service::{ByteSize, process_memory};
 use report::{ImageReport, Report};
 
 /// The most images that share round trips.
@@ -79,6 +80,9 @@ pub(super) struct ServerArguments {
     /// Seconds that the server may be silent.
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     timeout: u64,
+    /// Bytes a second, over a whole phase, below which the link is given up.
+    #[arg(long, default_value_t = DEFAULT_LEAST_RATE, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    min_rate: u64,
     /// Threads to compute with.
     #[arg(long, default_value = "1", value_name = "COUNT")]
     threads: NonZeroUsize,
@@ -136,6 +140,7 @@ impl ServerArguments {
                 max_memory: self.max_memory.0,
             },
             silence: Duration::from_secs(self.timeout.max(1)),
+            least_rate: self.min_rate,
             threads: self.threads,
             ..ConnectOptions::new(self.trust()?)
         };
@@ -163,6 +168,7 @@ impl ServerArguments {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    process_memory::protect();
     let paths = image_paths(&arguments.images)?;
     let open = |path: &PathBuf| anyhow::Ok(PreparedFile::open(path, arguments.key.key()?)?);
     let mut file = arguments.prepared.as_ref().map(open).transpose()?;
@@ -171,7 +177,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let mut cost = client.cost()?;
     if file.is_some() {
         // What lies in the file is paid for.
-        (cost.offline_bytes, cost.offline_rounds) = (0, 0);
+        cost.offline = Traffic::default();
     }
     announce(&client, &cost, images.len());
     client.on_waiting(|ahead| note(&format!("waiting: {ahead} in line")));
@@ -232,19 +238,20 @@ fn batch_size(cost: &Cost, max_memory: u64) -> usize {
 
 /// Says what it will cost; asks nothing.
 fn announce(client: &PrivateClient, cost: &Cost, images: usize) {
-    let total = |each: u64| ByteSize(each.saturating_mul(images as u64));
+    let total = |each: &Traffic| ByteSize((each.bytes_up + each.bytes_down).saturating_mul(images as u64));
     let link = &cost.link;
     note(&format!(
         "{}: {images} image{}, {} before and {} after they are needed, {} of memory for each",
         client.model(),
         if images == 1 { "" } else { "s" },
-        total(cost.offline_bytes),
-        total(cost.online_bytes),
+        total(&cost.offline),
+        total(&cost.online),
         ByteSize(cost.memory),
     ));
     note(&format!(
-        "link: {:.0} Mb/s, {:.1} ms round trip: at least {:.2} s + {:.2} s, and what computing takes",
-        link.bytes_per_second * 8e-6,
+        "link: {:.0} Mb/s down, {:.0} Mb/s up, {:.1} ms round trip: at least {:.2} s + {:.2} s, and what computing takes",
+        link.down * 8e-6,
+        link.up * 8e-6,
         link.round_trip.as_secs_f64() * 1e3,
         cost.least_offline_time().as_secs_f64() * images as f64,
         cost.least_online_time().as_secs_f64() * images as f64,

@@ -13,9 +13,9 @@ use super::classify::ServerArguments;
 use super::progress::OfflineProgress;
 use super::{Answer, write_json};
 use crate::client::seconds_now;
-use crate::service::identity;
 use crate::service::prepared_file::PreparedFile;
 use crate::service::secret_file::{KEY_BYTES, read_or_make_key};
+use crate::service::{identity, keyring, process_memory};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -40,12 +40,36 @@ pub(super) struct KeyArguments {
     /// The key that seals prepared inferences, made if there is none [default: prepared.key in Sordino's folder].
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    /// The same key from elsewhere: keyring:NAME is the kernel's keyring of this user, file:PATH a file.
+    #[arg(long, value_name = "SOURCE", conflicts_with = "key_file")]
+    key: Option<KeySource>,
+}
+
+/// Where a key comes from.
+#[derive(Clone, Debug)]
+enum KeySource {
+    File(PathBuf),
+    Keyring(String),
+}
+
+impl std::str::FromStr for KeySource {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("keyring", name)) => Ok(Self::Keyring(name.to_owned())),
+            Some(("file", path)) => Ok(Self::File(path.into())),
+            _ => Err(format!("{text:?} names no key; write keyring:NAME or file:PATH")),
+        }
+    }
 }
 
 impl KeyArguments {
     pub(super) fn key(&self) -> anyhow::Result<Secret<[u8; KEY_BYTES]>> {
-        if let Some(path) = &self.key_file {
-            return Ok(read_or_make_key(path)?);
+        match (&self.key, &self.key_file) {
+            (Some(KeySource::Keyring(name)), _) => return Ok(keyring::read_or_make_key(name)?),
+            (Some(KeySource::File(path)), _) | (None, Some(path)) => return Ok(read_or_make_key(path)?),
+            (None, None) => {}
         }
         let folder = identity::default_state_folder()
             .context("there is no folder for a key; name a file with --key-file")?;
@@ -65,6 +89,7 @@ struct Report {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    process_memory::protect();
     let key = arguments.key.key()?;
     let mut client = arguments.server.connect()?;
     let description = client.describe_file(&arguments.server.server)?;

@@ -19,7 +19,7 @@ use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
 use super::Answer;
-use crate::service::{Keeper, Service, ServiceParts, identity};
+use crate::service::{Keeper, Service, ServiceParts, identity, process_memory};
 use options::{Options, key_of};
 
 pub(super) use options::Arguments;
@@ -27,7 +27,13 @@ pub(super) use options::Arguments;
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     let options = arguments.options()?;
     start_logs(options.logs_json);
-    forbid_core_dumps();
+    // A core dump or a page in swap would hold weights, keys and shares.
+    let protection = process_memory::protect();
+    if protection.is_undumpable && protection.is_locked {
+        info!(%protection, "memory");
+    } else {
+        warn!(%protection, "memory");
+    }
     let listener = bind(&options.listen)?;
     let key = key_of(&options)?;
     let fingerprint = key.fingerprint();
@@ -131,13 +137,4 @@ fn start_logs(is_json: bool) {
     let logs = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false);
     // A test may have started them already.
     let _ = if is_json { logs.json().flatten_event(true).try_init() } else { logs.try_init() };
-}
-
-/// A core dump would hold weights, keys and shares.
-fn forbid_core_dumps() {
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
-    {
-        warn!(%error, "core dumps could not be forbidden");
-    }
 }

@@ -12,7 +12,7 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -55,6 +55,8 @@ pub struct Config {
     pub timeout: Option<u64>,
     /// Seconds between requests.
     pub idle_timeout: Option<u64>,
+    /// Bytes a second below which a client is given up.
+    pub min_rate: Option<NonZeroU64>,
     /// Seconds to finish at the end.
     pub grace: Option<u64>,
     /// Threads for each running inference.
@@ -104,7 +106,7 @@ mod tests {
         let config: Config = toml::from_str(text).unwrap();
         assert_eq!(config.max_memory, Some(ByteSize(16 << 30)));
         assert_eq!(config.models["a"], Path::new("b.sordino"));
-        for bad in ["lisen = 'x'", "max-running = 0", "max-memory = 'much'", "models = 3"] {
+        for bad in ["lisen = 'x'", "max-running = 0", "min-rate = 0", "max-memory = 'much'", "models = 3"] {
             assert!(toml::from_str::<Config>(bad).is_err(), "{bad}");
         }
     }

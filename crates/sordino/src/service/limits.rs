@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::client::DEFAULT_LEAST_RATE;
+
 /// The limits of a service.
 #[derive(Clone, Debug)]
 pub struct Limits {
@@ -39,7 +41,7 @@ impl Default for Limits {
             prepared: 64,
             silence: Duration::from_secs(30),
             idle: Duration::from_secs(600),
-            least_rate: 125_000,
+            least_rate: DEFAULT_LEAST_RATE,
             threads: NonZeroUsize::MIN,
         }
     }

@@ -60,6 +60,20 @@ pub struct Taken {
     pub prepared: PreparedClient,
 }
 
+/// One inference of a file that is still in it. The file's lock keeps others from choosing it, too.
+#[derive(Debug)]
+pub struct Chosen {
+    number: u32,
+    slot: Slot,
+}
+
+impl Chosen {
+    /// Its name at the server.
+    pub fn id(&self) -> KeptId {
+        self.slot.id
+    }
+}
+
 impl PreparedFile {
     /// Makes a new file with room for so many inferences of this plan. A file that exists is not touched.
     ///
@@ -186,29 +200,48 @@ impl PreparedFile {
         Ok(written.map_err(failing("write", &self.path))?)
     }
 
-    /// Takes the inference out that expires first of those that last beyond `now` (seconds since 1970). When this
-    /// returns it is destroyed in the file, durably.
+    /// Chooses the inferences that expire first of those that last beyond `now` (seconds since 1970): so many, or all
+    /// that are left. They stay in the file until [`PreparedFile::take`] or [`PreparedFile::discard`] is called.
     ///
     /// # Errors
-    /// When none is left, it was changed, or it is another plan's; what was taken is gone in any case.
-    pub fn take(&mut self, now: u64, plan: &Plan) -> Result<Taken, PreparedFileError> {
-        let (id, bytes) = self.take_bytes(now)?;
+    /// When none is left or the file cannot be read.
+    pub fn choose(&self, now: u64, count: usize) -> Result<Vec<Chosen>, PreparedFileError> {
+        let (mut lasting, mut expired) = (Vec::new(), 0);
+        for number in 0..self.head.slots {
+            match self.read_slot(number)? {
+                None => {}
+                Some(slot) if slot.expires <= now => expired += 1,
+                Some(slot) => lasting.push((number, slot)),
+            }
+        }
+        if lasting.is_empty() {
+            return Err(PreparedFileError::Empty { path: self.path.clone(), expired });
+        }
+        lasting.sort_by_key(|(number, slot)| (slot.expires, *number));
+        lasting.truncate(count);
+        Ok(lasting.into_iter().map(|(number, slot)| Chosen { number, slot }).collect())
+    }
+
+    /// Takes a chosen inference out. When this returns it is destroyed in the file, durably.
+    ///
+    /// # Errors
+    /// When it was changed, is another plan's, or the file cannot be written; it must not be used then, and is gone in all
+    /// but the last case.
+    pub fn take(&mut self, chosen: Chosen, plan: &Plan) -> Result<Taken, PreparedFileError> {
+        let (id, bytes) = self.take_bytes(chosen)?;
         Ok(Taken { id, prepared: PreparedClient::from_bytes(plan, &bytes)? })
     }
 
-    fn take_bytes(&mut self, now: u64) -> Result<(KeptId, Secret<Vec<u8>>), PreparedFileError> {
-        let (mut first, mut expired) = (None::<(u32, Slot)>, 0);
-        for number in 0..self.head.slots {
-            let Some(slot) = self.read_slot(number)? else { continue };
-            if slot.expires <= now {
-                expired += 1;
-            } else if first.as_ref().is_none_or(|(_, other)| slot.expires < other.expires) {
-                first = Some((number, slot));
-            }
-        }
-        let Some((number, slot)) = first else {
-            return Err(PreparedFileError::Empty { path: self.path.clone(), expired });
-        };
+    /// Destroys a chosen inference that is of no use any more.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn discard(&mut self, chosen: Chosen) -> Result<(), PreparedFileError> {
+        self.destroy(chosen.number)
+    }
+
+    fn take_bytes(&mut self, chosen: Chosen) -> Result<(KeptId, Secret<Vec<u8>>), PreparedFileError> {
+        let Chosen { number, slot } = chosen;
         let mut sealed = vec![0; self.head.sealed_bytes() as usize];
         let read = self.file.read_exact_at(&mut sealed, self.head.body(number));
         self.destroy(number)?;

@@ -66,6 +66,11 @@ impl TruncationReply {
         packed_length(count, Self::bits(shape, is_advanced))
     }
 
+    /// Length of this message.
+    pub(super) fn byte_length(&self) -> usize {
+        packed_length(self.values.len(), self.bits)
+    }
+
     /// The bytes to send.
     pub fn to_bytes(&self) -> Vec<u8> {
         pack(&self.values, self.bits)

@@ -137,7 +137,7 @@ impl WaitingTruncation {
         let shape = self.shape;
         let known = self.known.expose();
         let expected = TruncationReply::length(&shape, known.len(), self.advance.is_some());
-        check_length(Message::TruncationReply, expected, reply.to_bytes().len())?;
+        check_length(Message::TruncationReply, expected, reply.byte_length())?;
         check_count(Counted::ClientValues, known.len(), reply.values.len())?;
         let mut shares = Vec::with_capacity(known.len());
         for (position, (known, value)) in known.iter().zip(reply.values).enumerate() {

@@ -11,7 +11,7 @@ use super::{BINDING_BYTES, BINDING_LABEL, TlsError};
 use crate::connection::time_limits::TimedSocket;
 
 /// What is gathered before it goes to the socket.
-const BUFFER_BYTES: usize = 256 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 /// How long the end of a connection may take.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 

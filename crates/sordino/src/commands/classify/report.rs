@@ -25,7 +25,8 @@ pub(super) struct Report {
     predicted_bytes: u64,
     wall_s: f64,
     online_wall_s: f64,
-    link_mbps: f64,
+    link_down_mbps: f64,
+    link_up_mbps: f64,
     link_round_trip_ms: f64,
 }
 
@@ -91,11 +92,12 @@ impl Report {
             weight_commitment: hex(&agreement.commitment),
             bytes_up: sum(|traffic| traffic.bytes_up),
             bytes_down: sum(|traffic| traffic.bytes_down),
-            predicted_bytes: (cost.offline_bytes + cost.online_bytes) * images.len() as u64,
+            predicted_bytes: cost.bytes() * images.len() as u64,
             images,
             wall_s: wall.as_secs_f64(),
             online_wall_s: online.as_secs_f64(),
-            link_mbps: cost.link.bytes_per_second * 8e-6,
+            link_down_mbps: cost.link.down * 8e-6,
+            link_up_mbps: cost.link.up * 8e-6,
             link_round_trip_ms: cost.link.round_trip.as_secs_f64() * 1e3,
         }
     }

@@ -1,7 +1,7 @@
 //! Flags and file of `sordino serve`, brought together: a flag wins, then the file, then the default.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -66,6 +66,9 @@ pub(in crate::commands) struct Arguments {
     /// Seconds a connected client may ask for nothing [default: 600].
     #[arg(long, value_name = "SECONDS")]
     idle_timeout: Option<u64>,
+    /// Bytes a second, over a whole phase, below which a client is given up [default: 125000].
+    #[arg(long, value_name = "BYTES")]
+    min_rate: Option<NonZeroU64>,
     /// Seconds that running inferences get at the end [default: 60].
     #[arg(long, value_name = "SECONDS")]
     grace: Option<u64>,
@@ -135,7 +138,7 @@ impl Arguments {
             silence: seconds(self.timeout, file.timeout, defaults.silence),
             idle: seconds(self.idle_timeout, file.idle_timeout, defaults.idle),
             threads: self.threads.or(file.threads).unwrap_or(defaults.threads),
-            least_rate: defaults.least_rate,
+            least_rate: self.min_rate.or(file.min_rate).map_or(defaults.least_rate, NonZeroU64::get),
         };
         let state = self.state.clone().or(file.state.clone()).or_else(identity::default_state_folder);
         let store = self.store.options(&file, state.as_ref())?;

@@ -147,6 +147,7 @@ pub(super) fn file_key(key: &Secret<[u8; 32]>, head: &Head) -> Secret<[u8; 32]> 
     seal::derive_key(domain::PREPARED_FILE, key.expose(), &head.file_id)
 }
 
+#[derive(Debug)]
 pub(super) struct Slot {
     pub(super) id: KeptId,
     pub(super) expires: u64,

@@ -27,12 +27,20 @@ impl BytesFile {
         self.open().add_bytes(kept, body).unwrap();
     }
 
-    pub(crate) fn take(&mut self, now: i64) -> Option<(KeptId, Vec<u8>)> {
-        match self.open().take_bytes(now.unsigned_abs()) {
-            Ok((id, bytes)) => Some((id, bytes.expose().clone())),
+    pub(crate) fn choose(&self, now: i64) -> Option<Chosen> {
+        match self.open().choose(now.unsigned_abs(), 1) {
+            Ok(mut chosen) => chosen.pop(),
             Err(PreparedFileError::Empty { .. }) => None,
             Err(error) => panic!("{error}"),
         }
+    }
+
+    pub(crate) fn take(&mut self, chosen: Chosen) -> Vec<u8> {
+        self.open().take_bytes(chosen).unwrap().1.expose().clone()
+    }
+
+    pub(crate) fn discard(&mut self, chosen: Chosen) {
+        self.open().discard(chosen).unwrap();
     }
 
     pub(crate) fn read(&self) -> Vec<u8> {

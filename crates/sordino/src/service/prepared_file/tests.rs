@@ -40,6 +40,27 @@ fn three(path: &Path) -> PreparedFile {
     file
 }
 
+fn take(file: &mut PreparedFile, now: u64) -> Result<(KeptId, Secret<Vec<u8>>), PreparedFileError> {
+    let chosen = file.choose(now, 1)?.pop().unwrap();
+    file.take_bytes(chosen)
+}
+
+#[test]
+fn what_is_chosen_stays_until_it_is_taken_or_discarded() {
+    let folder = TestFolder::new("chosen");
+    let path = folder.path("prepared");
+    let mut file = three(&path);
+    let ids = |file: &PreparedFile, count| {
+        file.choose(0, count).unwrap().iter().map(|chosen| chosen.id().0[0]).collect::<Vec<_>>()
+    };
+    assert_eq!((ids(&file, 2), ids(&file, 9)), (vec![2, 3], vec![2, 3, 1]));
+    let [second, third] = <[_; 2]>::try_from(file.choose(0, 2).unwrap()).unwrap();
+    file.discard(second).unwrap();
+    assert_eq!(file.take_bytes(third).unwrap().0, KeptId([3; 16]));
+    drop(file);
+    assert_eq!(ids(&PreparedFile::open(&path, key()).unwrap(), 9), [1]);
+}
+
 #[test]
 fn inferences_come_out_once_and_the_first_to_expire_comes_first() {
     let folder = TestFolder::new("file");
@@ -50,13 +71,13 @@ fn inferences_come_out_once_and_the_first_to_expire_comes_first() {
         let mut file = PreparedFile::open(&path, key()).unwrap();
         assert_eq!((file.description().model.as_str(), file.description().agreement), ("small", agreement()));
         assert_eq!(file.description().token.expose(), &[3; 32]);
-        let (id, bytes) = file.take_bytes(now).unwrap();
+        let (id, bytes) = take(&mut file, now).unwrap();
         assert_eq!((id, bytes.expose()), (KeptId([number; 16]), &body(number)));
     }
     let mut file = PreparedFile::open(&path, key()).unwrap();
-    assert!(matches!(file.take_bytes(0), Err(PreparedFileError::Empty { expired: 0, .. })));
+    assert!(matches!(take(&mut file, 0), Err(PreparedFileError::Empty { expired: 0, .. })));
     file.add_bytes(kept(4, 9), &body(4)).unwrap();
-    assert!(matches!(file.take_bytes(9), Err(PreparedFileError::Empty { expired: 1, .. })));
+    assert!(matches!(take(&mut file, 9), Err(PreparedFileError::Empty { expired: 1, .. })));
     assert_eq!((file.remaining(8).unwrap(), file.remaining(9).unwrap()), (1, 0));
 }
 
@@ -69,7 +90,7 @@ fn nothing_of_a_taken_inference_or_of_any_in_the_clear_stays_in_the_file() {
     assert!(!before.windows(16).any(|part| part == [2; 16] && part.len() == 5000));
     let slot = file.head.slot(1) as usize;
     assert!(before[slot..slot + SLOT_BYTES].iter().any(|byte| *byte != 0));
-    file.take_bytes(0).unwrap();
+    take(&mut file, 0).unwrap();
     let after = fs::read(&path).unwrap();
     assert_eq!(after[slot..slot + SLOT_BYTES], [0; SLOT_BYTES]);
     assert!(!before.windows(64).any(|part| part == [1; 64]), "bodies are sealed");
@@ -99,7 +120,7 @@ fn other_keys_modes_versions_and_damage_are_named() {
         let mut bytes = good.clone();
         change(&mut bytes);
         fs::write(&path, bytes).unwrap();
-        PreparedFile::open(&path, key()).and_then(|mut file| file.take_bytes(0)).map(|(id, _)| id)
+        PreparedFile::open(&path, key()).and_then(|mut file| take(&mut file, 0)).map(|(id, _)| id)
     };
     assert!(open(&|_| ()).is_ok());
     assert!(matches!(open(&|bytes| bytes.truncate(10)), Err(PreparedFileError::Magic { .. })));
@@ -135,16 +156,16 @@ fn two_users_of_one_file_never_get_the_same_inference() {
     let folder = TestFolder::new("two-users");
     let path = folder.path("prepared");
     drop(three(&path));
-    let take = || {
+    let take_all = || {
         let mut taken = Vec::new();
         // Opening waits for the lock of the other.
-        while let Ok((id, _)) = PreparedFile::open(&path, key()).unwrap().take_bytes(0) {
+        while let Ok((id, _)) = take(&mut PreparedFile::open(&path, key()).unwrap(), 0) {
             taken.push(id.0[0]);
         }
         taken
     };
     let mut all = std::thread::scope(|scope| {
-        let users: Vec<_> = (0..3).map(|_| scope.spawn(take)).collect();
+        let users: Vec<_> = (0..3).map(|_| scope.spawn(take_all)).collect();
         users.into_iter().flat_map(|user| user.join().unwrap()).collect::<Vec<_>>()
     });
     all.sort_unstable();
@@ -169,7 +190,7 @@ fn a_file_of_version_1_can_be_read() {
         ("server.example:7878", agreement())
     );
     assert_eq!(file.remaining(0).unwrap(), 1);
-    let (id, bytes) = file.take_bytes(0).unwrap();
+    let (id, bytes) = take(&mut file, 0).unwrap();
     assert_eq!((id, bytes.expose()), (KeptId([2; 16]), &vec![2; 100]));
 }
 
@@ -182,5 +203,5 @@ fn write_golden_file() {
     for number in [1, 2] {
         file.add_bytes(kept(number, u64::from(number)), &[number; 100]).unwrap();
     }
-    file.take_bytes(0).unwrap();
+    take(&mut file, 0).unwrap();
 }

@@ -17,8 +17,8 @@ enum Operation {
     Prepare(usize),
     /// The client takes from its file, a process serves it.
     Use(usize),
-    /// The client dies between destroying its copy and asking.
-    ClientDiesBeforeAsking,
+    /// The client dies after the server has accepted and before its own copy is destroyed.
+    ClientDiesBeforeDestroying(usize),
     /// The process dies when the inference is spent and nobody has heard of it.
     ServerDiesBeforeAnswering(usize),
     /// An id that was served before is asked for again.
@@ -36,7 +36,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         6 => (0..2_usize).prop_map(Prepare),
         6 => (0..2_usize).prop_map(Use),
-        1 => Just(ClientDiesBeforeAsking),
+        1 => (0..2_usize).prop_map(ClientDiesBeforeDestroying),
         1 => (0..2_usize).prop_map(ServerDiesBeforeAnswering),
         2 => (0..2_usize, 0..100_usize).prop_map(|(process, which)| Replay(process, which)),
         1 => Just(CopyClientFile),
@@ -98,15 +98,23 @@ impl World {
         match operation {
             Operation::Prepare(process) => self.prepare(process),
             Operation::Use(process) => {
-                if let Some((id, body)) = self.file.take(self.now()) {
-                    let served = self.ask(process, id);
-                    assert!(served.is_none_or(|half| half == body), "the halves belong together");
+                if let Some(chosen) = self.file.choose(self.now()) {
+                    match self.ask(process, chosen.id()) {
+                        Some(half) => {
+                            assert_eq!(half, self.file.take(chosen), "the halves belong together");
+                        }
+                        None => self.file.discard(chosen),
+                    }
                 }
             }
-            Operation::ClientDiesBeforeAsking => drop(self.file.take(self.now())),
+            Operation::ClientDiesBeforeDestroying(process) => {
+                if let Some(chosen) = self.file.choose(self.now()) {
+                    self.ask(process, chosen.id());
+                }
+            }
             Operation::ServerDiesBeforeAnswering(process) => {
-                if let Some((id, _)) = self.file.take(self.now()) {
-                    self.ask(process, id);
+                if let Some(chosen) = self.file.choose(self.now()) {
+                    self.ask(process, chosen.id());
                     self.restart(process);
                 }
             }

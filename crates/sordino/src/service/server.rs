@@ -116,8 +116,8 @@ impl Service {
             if self.is_closing() {
                 break;
             }
-            Metrics::add(&self.metrics.connections, 1);
             self.admit(socket, address);
+            Metrics::add(&self.metrics.connections, 1);
         }
         Ok(())
     }

@@ -134,7 +134,7 @@ impl Session<'_> {
                 format!("{most} inferences may wait for their images on one connection; use some first");
             return Err(End::Refused(Refusal::new(RefusalCode::Limit, text)));
         }
-        let each = self.server.model().plan().server_memory();
+        let each = self.server.model().plan().server_prepared_memory();
         let reserved: Option<Vec<_>> = (0..count).map(|_| service.memory.reserve(each)).collect();
         let reserved = reserved.ok_or_else(|| {
             let text = "the server has no memory left for so many; ask for fewer, or try again later";

@@ -253,7 +253,8 @@ impl<S: Read + Write> Client<S> {
         let inference = inference_id(self.session, self.prepared);
         self.connection.concern(Some(inference));
         self.prepared += 1;
-        let prepared = prepare::run(self, inference, records)?;
+        let prepared = prepare::run(self, inference, records);
+        let prepared = prepared.map_err(|error| self.tell(error))?;
         self.connection.concern(None);
         self.is_broken = false;
         Ok(prepared)
@@ -284,9 +285,18 @@ impl<S: Read + Write> Client<S> {
         if std::mem::replace(&mut self.is_broken, true) {
             return Err(InferenceError::Broken);
         }
-        let answers = self.classify_all(batch)?;
+        let answers = self.classify_all(batch).map_err(|error| self.tell(error))?;
         self.is_broken = false;
         Ok(answers)
+    }
+
+    /// Lets the server hear why this is the end, where that helps it.
+    fn tell(&mut self, error: InferenceError) -> InferenceError {
+        if let Some(refusal) = error.for_peer() {
+            // The error is what counts, not whether the server heard of it.
+            let _ = self.connection.refuse(&refusal);
+        }
+        error
     }
 
     fn classify_all(&mut self, batch: Vec<(PreparedClient, &Image)>) -> Result<Vec<Answer>, InferenceError> {

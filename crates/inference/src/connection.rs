@@ -26,6 +26,8 @@ use refusal::Refusal;
 #[cfg(feature = "tls")]
 pub use time_limits::TimeLimits;
 #[cfg(feature = "tls")]
+pub(crate) use tls::is_tampering;
+#[cfg(feature = "tls")]
 pub use tls::{
     CertifiedKey, Fingerprint, Identity, TlsAcceptor, TlsConnector, TlsError, TlsStream, Trust, accept_tls,
     connect_tls,

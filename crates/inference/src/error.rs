@@ -22,8 +22,14 @@ use crate::setup::hello::HelloError;
 #[derive(Debug, thiserror::Error)]
 pub enum InferenceError {
     /// The connection broke.
-    #[error("the connection to the peer broke")]
+    #[error("the connection to the peer broke: {}", how_it_broke(.0))]
     Connection(#[source] io::Error),
+    /// TLS noticed that what arrived is not what was sent.
+    #[error(
+        "a message was changed, repeated or moved on its way, and TLS noticed: something between the parties is at fault; \
+         connect again, and have the network looked at if it stays"
+    )]
+    Tampered(#[source] io::Error),
     /// The peer neither spoke nor listened for too long.
     #[error(
         "the peer neither sent nor took anything for too long; it, or the network to it, is stuck or too slow"
@@ -102,16 +108,16 @@ pub enum InferenceError {
     #[error("the server's outline is not usable")]
     Outline(#[from] ModelFileError),
     /// Both nonces are the same, or a seed is degenerate.
-    #[error("a homomorphic step failed")]
+    #[error("a homomorphic step failed: what the peer sent for it is not usable")]
     Homomorphic(#[from] HeError),
     /// Oblivious transfer failed.
-    #[error("an oblivious transfer failed")]
+    #[error("an oblivious transfer failed: what the peer sent for it is not usable")]
     Transfer(#[from] OtError),
     /// Garbling failed.
-    #[error("a garbled circuit failed")]
+    #[error("a garbled circuit failed: what the peer sent for it is not usable")]
     Garbling(#[from] GarbleError),
     /// Shares do not fit together.
-    #[error("shares do not fit together")]
+    #[error("the peer's shares do not fit together with ours")]
     Ring(#[from] RingError),
     /// Packed values are malformed.
     #[error("the peer's packed values are malformed")]
@@ -137,8 +143,21 @@ impl From<io::Error> for InferenceError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::TimedOut,
+            #[cfg(feature = "tls")]
+            _ if crate::connection::is_tampering(&error) => Self::Tampered(error),
             _ => Self::Connection(error),
         }
+    }
+}
+
+/// What the system's error says about the peer.
+fn how_it_broke(error: &io::Error) -> String {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    match error.kind() {
+        UnexpectedEof | BrokenPipe | ConnectionReset | ConnectionAborted => {
+            "the peer hung up or its process ended, or the network between cut it; connect again".to_owned()
+        }
+        _ => format!("{error}; look at this machine's network, then connect again"),
     }
 }
 
@@ -148,7 +167,11 @@ impl InferenceError {
     pub fn for_peer(&self) -> Option<Refusal> {
         let refusal = |code, text: String| Some(Refusal::new(code, text));
         match self {
-            Self::Connection(_) | Self::Refused { .. } | Self::Declined { .. } | Self::Broken => None,
+            Self::Connection(_)
+            | Self::Tampered(_)
+            | Self::Refused { .. }
+            | Self::Declined { .. }
+            | Self::Broken => None,
             Self::TimedOut => refusal(RefusalCode::TimedOut, "you took too long; connect again".to_owned()),
             Self::Frame(FrameError::Version { .. }) => refusal(RefusalCode::Version, self.to_string()),
             Self::Difference { .. } => refusal(RefusalCode::Difference, self.to_string()),

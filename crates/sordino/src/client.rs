@@ -23,6 +23,7 @@ mod kept;
 mod ready;
 
 use std::collections::VecDeque;
+use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -84,8 +85,8 @@ impl ConnectOptions {
 }
 
 /// A client that is connected to a server and has chosen a model.
-pub struct PrivateClient {
-    session: Client<TlsStream>,
+pub struct PrivateClient<S = TlsStream> {
+    session: Client<S>,
     limits: Arc<TimeLimits>,
     silence: Duration,
     least_rate: u64,
@@ -148,13 +149,11 @@ impl PrivateClient {
         let socket = reach(host, port)?;
         let limits = TimeLimits::new(options.silence);
         let (stream, binding) = connector.connect(socket, host, Arc::clone(&limits))?;
-        let connection = Connection::new(stream, Role::Client);
-        let mut session =
-            Client::connect_with(connection, &options.wishes, &binding).map_err(ClientError::of)?;
-        session.use_threads(options.threads)?;
-        let (silence, least_rate) = (options.silence, options.least_rate.max(1));
-        let waiting = Box::new(|_| {});
-        Ok(Self { session, limits, silence, least_rate, prepared: VecDeque::new(), waiting })
+        let (wishes, silence) = (options.wishes, options.silence);
+        let mut client = Self::over(stream, &binding, &wishes, limits, silence)?;
+        client.session.use_threads(options.threads)?;
+        client.least_rate = options.least_rate.max(1);
+        Ok(client)
     }
 
     /// The fingerprint of the server at an address, for a person to compare. Nothing is sent to it beyond the TLS
@@ -171,6 +170,25 @@ impl PrivateClient {
             Err(error) => Err(error.into()),
             Ok(_) => Ok(nobody),
         }
+    }
+}
+
+impl<S: Read + Write> PrivateClient<S> {
+    /// Agrees on a model over a stream that is secured already, under time limits that are the stream's own.
+    ///
+    /// # Errors
+    /// When the server has no such model, asks for more memory than allowed, or the connection breaks.
+    pub fn over(
+        stream: S,
+        channel_binding: &[u8],
+        wishes: &Wishes,
+        limits: Arc<TimeLimits>,
+        silence: Duration,
+    ) -> Result<Self, ClientError> {
+        let connection = Connection::new(stream, Role::Client);
+        let session = Client::connect_with(connection, wishes, channel_binding).map_err(ClientError::of)?;
+        let (prepared, waiting) = (VecDeque::new(), Box::new(|_| {}));
+        Ok(Self { session, limits, silence, least_rate: DEFAULT_LEAST_RATE, prepared, waiting })
     }
 
     /// From here on this hears how many clients come first, whenever the server says so.
@@ -268,7 +286,7 @@ impl PrivateClient {
     }
 
     /// The session underneath.
-    pub fn session_mut(&mut self) -> &mut Client<TlsStream> {
+    pub fn session_mut(&mut self) -> &mut Client<S> {
         &mut self.session
     }
 

@@ -115,7 +115,7 @@ fn trickle(server: &Running) -> std::net::SocketAddr {
             thread::spawn(move || {
                 let mut byte = [0];
                 while from.read(&mut byte).is_ok_and(|count| count > 0) && to.write_all(&byte).is_ok() {
-                    thread::sleep(Duration::from_millis(20));
+                    thread::sleep(Duration::from_millis(50));
                 }
                 let _ = to.shutdown(Shutdown::Both);
             });
@@ -127,7 +127,8 @@ fn trickle(server: &Running) -> std::net::SocketAddr {
 #[test]
 fn silent_rude_and_slow_clients_are_sent_home_and_others_are_unharmed() {
     let model = tiny_model(1);
-    let short = Limits { silence: Duration::from_secs(2), idle: Duration::from_secs(3), ..limits() };
+    // Long enough for the handshakes of those who behave, on however busy a machine.
+    let short = Limits { silence: Duration::from_secs(6), idle: Duration::from_secs(8), ..limits() };
     let server = Running::start(&[("tiny", &model)], Limits { running: NonZeroUsize::MIN, ..short });
     let _silent = TcpStream::connect(server.address).unwrap();
     let mut rude = TcpStream::connect(server.address).unwrap();

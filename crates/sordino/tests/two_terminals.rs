@@ -4,100 +4,11 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
 
 use serde_json::Value;
 
-use support::tiny_model;
-
-fn sordino() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_sordino"))
-}
-
-struct Folder(PathBuf);
-
-impl Folder {
-    /// A folder with a model and three images.
-    fn new(name: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("sordino-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(folder.join("images")).unwrap();
-        let names = (0..10).map(|class| format!("kind {class}")).collect();
-        tiny_model(1).with_class_names(names).unwrap().save(&folder.join("tiny.sordino")).unwrap();
-        for number in 0..3_u8 {
-            let pixels =
-                image::RgbImage::from_fn(20, 16, |x, y| image::Rgb([x as u8 * 9, y as u8 * 9, number * 90]));
-            pixels.save(folder.join(format!("images/{number}.png"))).unwrap();
-        }
-        Self(folder)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-struct Server {
-    child: Child,
-    address: String,
-    fingerprint: String,
-}
-
-impl Server {
-    fn start(folder: &Folder, flags: &[&str]) -> Self {
-        let mut child = sordino()
-            .arg("serve")
-            .arg(folder.path("tiny.sordino"))
-            .args(["--listen", "127.0.0.1:0", "--state"])
-            .arg(folder.path("state"))
-            .args(flags)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut value = |key: &str| {
-            let line = lines.next().unwrap().unwrap();
-            line.strip_prefix(key).unwrap_or_else(|| panic!("{line:?} begins with {key}")).trim().to_owned()
-        };
-        let address = value("listening");
-        assert_eq!(value("models"), "tiny");
-        value("reveals");
-        let fingerprint = value("fingerprint");
-        Self { child, address, fingerprint }
-    }
-
-    fn classify(&self, images: &Path, flags: &[&str]) -> Output {
-        sordino().arg("classify").arg(images).args(["--server", &self.address]).args(flags).output().unwrap()
-    }
-
-    /// Ends it as systemd does; gives its exit code and log.
-    fn stop(mut self) -> (Option<i32>, String) {
-        let id = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
-        let mut log = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
-        (self.child.wait().unwrap().code(), log)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
+use support::processes::{Folder, Server, sordino, text};
 
 /// What the system says of a running server. Unlimited locking is asked for and granted to some users only.
 #[test]

@@ -123,8 +123,8 @@ impl<S: Read + Write> Client<S> {
     }
 
     fn receive_reply(&mut self) -> Result<Reply, InferenceError> {
-        let bytes = self.connection.receive_at_most(Kind::Service, MAX_REPLY_BYTES)?;
-        Ok(Reply::from_bytes(&bytes)?)
+        let reply = self.connection.receive_at_most(Kind::Service, MAX_REPLY_BYTES);
+        reply.and_then(|bytes| Ok(Reply::from_bytes(&bytes)?)).map_err(|error| self.tell(error))
     }
 }
 

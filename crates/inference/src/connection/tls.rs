@@ -23,6 +23,7 @@ use pinned::PinnedServer;
 
 pub use certificates::{CertifiedKey, Fingerprint, Identity};
 pub use error::TlsError;
+pub(crate) use error::is_tampering;
 pub use stream::TlsStream;
 
 /// The name every certificate of ours carries; the fingerprint is what identifies a server.

@@ -61,6 +61,17 @@ impl Plan {
         2 * words + (self.transfer_count() * LABEL_BYTES) as u64 + 2 * largest
     }
 
+    /// What one prepared inference keeps at the server until its image comes: a mask for each output of a linear layer,
+    /// one word for each circuit, three for each truncated position. Labels are derived again.
+    pub fn server_prepared_memory(&self) -> u64 {
+        let outputs = self.linear.iter().map(|job| self.outline.steps[job.step].shape.scalars()).sum::<u64>();
+        let words = |part: &Part| match part {
+            Part::Garbled(part) => part.layer.instances(),
+            Part::Truncated(part) => part.count() * TRUNCATION_WORDS,
+        };
+        (outputs + self.parts().map(words).sum::<usize>() as u64) * WORD_BYTES as u64
+    }
+
     /// What each party must hold.
     pub fn memory(&self) -> PlannedMemory {
         let image_and_logits = self.outline.input.scalars() as usize + self.outline.classes;

@@ -1,5 +1,6 @@
 //! Inferences that were prepared ahead and lie in a file.
 
+use std::io::{Read, Write};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crypto::secret::Secret;
@@ -13,7 +14,7 @@ use super::{ClientError, PrivateClient};
 use crate::service::prepared_file::{Chosen, Description, PreparedFile};
 use crate::service::store::{ClientToken, Kept};
 
-impl PrivateClient {
+impl<S: Read + Write> PrivateClient<S> {
     /// What a file of inferences of this session's server and model says about itself, with a fresh token.
     ///
     /// # Errors

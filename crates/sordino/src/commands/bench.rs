@@ -1,5 +1,6 @@
 //! `sordino bench`: both parties as two processes over TLS on loopback, every byte and second accounted for.
 
+mod load;
 mod party;
 mod private;
 mod relay;
@@ -22,6 +23,8 @@ pub(super) struct Arguments {
 enum What {
     /// Run private inferences and report where bytes and time go.
     Private(Box<private::Arguments>),
+    /// Let many clients come at once to one server and report how long they wait and what it holds.
+    Load(Box<load::Arguments>),
     /// Measure a training step: forward, backward and optimizer.
     #[cfg(feature = "training")]
     Train(train::Arguments),
@@ -33,6 +36,7 @@ enum What {
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     match &arguments.what {
         What::Private(arguments) => private::run(arguments, out),
+        What::Load(arguments) => load::run(arguments, out),
         #[cfg(feature = "training")]
         What::Train(arguments) => train::run(arguments, out),
         What::Server(arguments) => party::run(arguments, out),

@@ -45,8 +45,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let limits = options.limits.clone();
     let keeper = options.store.as_ref().map(kept::open).transpose()?.map(|store| store as Arc<dyn Keeper>);
     let service = Service::new(ServiceParts { models, acceptor, limits, keeper })?;
-    if let Some(address) = &options.metrics {
-        service.show_metrics(bind(address)?)?;
+    let metrics = options.metrics.as_deref().map(bind).transpose()?;
+    let shown = metrics.as_ref().map(TcpListener::local_addr).transpose()?;
+    if let Some(listener) = metrics {
+        service.show_metrics(listener)?;
     }
     let address = listener.local_addr()?;
     // Caught from here on; before, the signals ended the process at once.
@@ -59,6 +61,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         if options.reveal == Reveal::Class { "the class alone" } else { "logits" }
     )?;
     writeln!(out, "fingerprint {fingerprint}")?;
+    if let Some(address) = shown {
+        writeln!(out, "metrics     {address}")?;
+    }
     out.flush()?;
     info!(%address, %fingerprint, models = %names.join(","), "serving");
     let listening = thread::spawn({

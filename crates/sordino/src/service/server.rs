@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use inference::connection::TlsAcceptor;
 use inference::connection::refusal::{Refusal, RefusalCode};
+use inference::plan::Plan;
 use inference::server::ServedModel;
 use inference::setup::hello::ModelName;
 use tracing::{info, warn};
@@ -21,6 +22,10 @@ use super::session;
 
 /// Clients beyond the limit to whom somebody still says so; the others find the door shut.
 const DOORMEN: usize = 8;
+/// What the process takes before the first client, weights apart.
+const PROCESS_BYTES: u64 = 32 << 20;
+/// What one connection takes: keys, buffers of TLS, a stack. Measured: 0.7 MB.
+const SESSION_BYTES: u64 = 1 << 20;
 
 /// What a service is made of.
 pub struct ServiceParts {
@@ -59,13 +64,16 @@ struct Guest {
 /// A service whose limits contradict each other.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the models take {weights} bytes and {running} running inferences {each} bytes each, more than the {limit} bytes \
-     of --max-memory; allow more, or fewer with --max-running"
+    "the models take {weights} bytes, {running} running inferences {each} bytes each and {clients} clients a megabyte \
+     each, {needed} bytes in all, more than the {limit} bytes of --max-memory; allow more, or fewer with --max-running \
+     and --max-clients"
 )]
 pub struct TooLittleMemory {
     weights: u64,
+    clients: usize,
     running: usize,
     each: u64,
+    needed: u64,
     limit: u64,
 }
 
@@ -75,13 +83,15 @@ impl Service {
     /// # Errors
     /// When the models and the inferences that may run at once do not fit the memory.
     pub fn new(parts: ServiceParts) -> Result<Arc<Self>, TooLittleMemory> {
-        let (limits, models) = (&parts.limits, parts.models.values());
-        let weights = models.clone().map(|model| model.plan().memory().server_weights).sum::<u64>();
-        let each = models.map(|model| model.plan().server_memory()).max().unwrap_or(0);
+        let (limits, plans) = (&parts.limits, parts.models.values().map(|model| model.plan().as_ref()));
+        let weights = plans.clone().map(|plan| plan.memory().server_weights).sum::<u64>();
+        let each = plans.clone().map(Plan::server_memory).max().unwrap_or(0);
         let (running, limit) = (limits.running.get(), limits.memory);
         let memory = MemoryBudget::new(limit);
-        let standing = memory.reserve(weights.saturating_add(each.saturating_mul(running as u64)));
-        let standing = standing.ok_or(TooLittleMemory { weights, running, each, limit })?;
+        let standing = Self::memory_for(plans, limits.clients, running);
+        let clients = limits.clients;
+        let refusal = TooLittleMemory { weights, clients, running, each, needed: standing, limit };
+        let standing = memory.reserve(standing).ok_or(refusal)?;
         Ok(Arc::new(Self {
             queue: Queue::new(limits.running),
             memory,
@@ -94,6 +104,20 @@ impl Service {
             parts,
             _standing: standing,
         }))
+    }
+
+    /// What a service of these models holds at most while so many clients are connected, so many inferences run and none
+    /// is prepared.
+    pub fn memory_for<'a>(
+        plans: impl Iterator<Item = &'a Plan> + Clone,
+        clients: usize,
+        running: usize,
+    ) -> u64 {
+        let weights = plans.clone().map(|plan| plan.memory().server_weights).sum::<u64>();
+        let each = plans.map(Plan::server_memory).max().unwrap_or(0);
+        let computing = each.saturating_mul(running as u64);
+        let sessions = SESSION_BYTES.saturating_mul(clients as u64);
+        PROCESS_BYTES.saturating_add(weights).saturating_add(computing).saturating_add(sessions)
     }
 
     /// Serves until [`Service::close`] is called elsewhere. Sessions may still be under way afterwards.
@@ -116,8 +140,8 @@ impl Service {
             if self.is_closing() {
                 break;
             }
-            Metrics::add(&self.metrics.connections, 1);
             self.admit(socket, address);
+            Metrics::add(&self.metrics.connections, 1);
         }
         Ok(())
     }

@@ -46,7 +46,8 @@ pub(super) fn run(visit: &Visit, socket: TcpStream, address: SocketAddr) {
         Ok(secured) => secured,
         Err(error) => {
             Metrics::add(&service.metrics.failures, 1);
-            warn!(session = visit.number, client = %address.ip(), reason = %error, "no TLS handshake");
+            let reason = with_causes(&error);
+            warn!(session = visit.number, client = %address.ip(), reason, "no TLS handshake");
             return;
         }
     };
@@ -56,7 +57,7 @@ pub(super) fn run(visit: &Visit, socket: TcpStream, address: SocketAddr) {
         Ok(server) => server,
         Err(error) => {
             Metrics::add(&service.metrics.refusals, 1);
-            warn!(session = visit.number, client = %client, reason = %error, "no session");
+            warn!(session = visit.number, client = %client, reason = with_causes(&error), "no session");
             return;
         }
     };
@@ -133,7 +134,7 @@ impl Session<'_> {
                 format!("{most} inferences may wait for their images on one connection; use some first");
             return Err(End::Refused(Refusal::new(RefusalCode::Limit, text)));
         }
-        let each = self.server.model().plan().server_memory();
+        let each = self.server.model().plan().server_prepared_memory();
         let reserved: Option<Vec<_>> = (0..count).map(|_| service.memory.reserve(each)).collect();
         let reserved = reserved.ok_or_else(|| {
             let text = "the server has no memory left for so many; ask for fewer, or try again later";
@@ -242,7 +243,7 @@ impl Session<'_> {
             }
             Err(End::Failed(failure)) => {
                 Metrics::add(&service.metrics.failures, 1);
-                warn!(session, client = %client, reason = %failure, "the session broke");
+                warn!(session, client = %client, reason = with_causes(&failure), "the session broke");
                 if let Some(refusal) = failure.for_peer() {
                     self.server.refuse(&refusal);
                 }
@@ -268,6 +269,17 @@ fn kept(fault: KeepError) -> End {
             End::Refused(Refusal::new(RefusalCode::Internal, "the server's store failed; try again later"))
         }
     }
+}
+
+/// An error and what is behind it. None of them holds a secret: they name fields, counts and kinds.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
 }
 
 fn fresh_id() -> Result<KeptId, InferenceError> {

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod processes;
+
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -25,7 +27,12 @@ use sordino::service::{Keeper, Limits, Service, ServiceParts};
 
 /// A few hundred ReLUs.
 pub(crate) fn tiny_model(seed: u64) -> InferenceModel {
-    let spec = zoo::build("resnet20:m=2,depths=1+1+1", 8, 10).unwrap();
+    frozen("resnet20:m=2,depths=1+1+1", 8, seed)
+}
+
+/// A network of the zoo with random weights.
+pub(crate) fn frozen(name: &str, resolution: usize, seed: u64) -> InferenceModel {
+    let spec = zoo::build(name, resolution, 10).unwrap();
     let weights = FloatWeights::random(&spec, seed);
     let images: Vec<_> = (0..2).map(|number| Image::random(spec.draft().input, number)).collect();
     freeze(&spec, &weights, None, &images, &FreezeOptions::default()).unwrap().0

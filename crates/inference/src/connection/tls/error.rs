@@ -16,10 +16,13 @@ pub(super) struct OtherCertificate {
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The connection broke.
-    #[error("the connection broke during the TLS handshake; does a Sordino server listen there?")]
+    #[error(
+        "the connection broke during the TLS handshake: the peer hung up, or something between cut it; is the address \
+         that of a Sordino server?"
+    )]
     Connection(#[from] io::Error),
     /// Nobody spoke.
-    #[error("the peer fell silent during the TLS handshake; does a Sordino server listen there?")]
+    #[error("the peer fell silent during the TLS handshake; is the address that of a Sordino server?")]
     TimedOut,
     /// Another certificate than the pinned one.
     #[error(
@@ -54,10 +57,13 @@ pub enum TlsError {
     #[error("the server does not accept this client's certificate; ask its operator for one")]
     ClientCertificateRefused,
     /// The peer found something wrong.
-    #[error("the peer ended the TLS handshake")]
+    #[error("the peer ended the TLS handshake; something between may have changed it")]
     Alert(#[source] rustls::Error),
     /// The handshake failed in another way.
-    #[error("the TLS handshake failed; does a Sordino server listen there?")]
+    #[error(
+        "the TLS handshake failed: the peer speaks something else, or something between changed it; is the address that \
+         of a Sordino server?"
+    )]
     Handshake(#[source] rustls::Error),
     /// A name that no server can have.
     #[error("{came:?} is no name of a server")]
@@ -93,6 +99,29 @@ impl TlsError {
             None => Self::Connection(error),
         }
     }
+}
+
+/// Whether a stream that was secured before now holds something else than the peer wrote, or the peer says so of ours.
+pub(crate) fn is_tampering(error: &io::Error) -> bool {
+    use rustls::{AlertDescription as Alert, Error};
+    let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    cause.is_some_and(|cause| match cause {
+        Error::AlertReceived(alert) => matches!(
+            alert,
+            Alert::BadRecordMac
+                | Alert::DecodeError
+                | Alert::UnexpectedMessage
+                | Alert::RecordOverflow
+                | Alert::ProtocolVersion
+        ),
+        Error::DecryptError
+        | Error::InvalidMessage(_)
+        | Error::InappropriateMessage { .. }
+        | Error::InappropriateHandshakeMessage { .. }
+        | Error::PeerSentOversizedRecord
+        | Error::PeerMisbehaved(_) => true,
+        _ => false,
+    })
 }
 
 impl From<rustls::Error> for TlsError {

@@ -143,10 +143,10 @@ fn one_inference(
 }
 
 /// A model in a temporary file, for the other process to read.
-struct ModelFile(PathBuf);
+pub(super) struct ModelFile(pub(super) PathBuf);
 
 impl ModelFile {
-    fn write(model: &InferenceModel) -> anyhow::Result<Self> {
+    pub(super) fn write(model: &InferenceModel) -> anyhow::Result<Self> {
         let path = std::env::temp_dir().join(format!("sordino-bench-{}.model", std::process::id()));
         model.save(&path)?;
         Ok(Self(path))

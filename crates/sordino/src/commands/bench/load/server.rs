@@ -1,0 +1,118 @@
+//! The server's process of `bench load`, and what is seen of it from outside.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use inference::connection::Fingerprint;
+
+use crate::commands::bench::party::peak_memory_of;
+
+/// How often the server is asked how much it has promised.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long it may take to answer that.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Seconds of silence that the server endures: so many handshakes at once take their time.
+const SILENCE: &str = "120";
+
+pub(super) struct ServerProcess {
+    child: Child,
+    folder: PathBuf,
+    pub(super) address: String,
+    pub(super) fingerprint: Fingerprint,
+    metrics: SocketAddr,
+}
+
+impl ServerProcess {
+    pub(super) fn start(
+        model: &Path,
+        running: NonZeroUsize,
+        clients: usize,
+        limit: u64,
+    ) -> anyhow::Result<Self> {
+        let folder = std::env::temp_dir().join(format!("sordino-load-{}", std::process::id()));
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("serve").arg(model).args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
+        command.args(["--store", "none", "--timeout", SILENCE]).arg("--state").arg(&folder);
+        command.args(["--max-running", &running.to_string(), "--max-clients", &clients.to_string()]);
+        command.args(["--max-memory", &limit.to_string()]);
+        let spawned = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let mut child = spawned.context("cannot start the server's process")?;
+        let output = child.stdout.take().context("the server's output was piped")?;
+        let lines: Vec<_> = BufReader::new(output).lines().take(5).collect::<Result<_, _>>()?;
+        let value = |key: &str| {
+            let found = lines.iter().find_map(|line| line.strip_prefix(key));
+            found.map(str::trim).context("the server's process ended before it was ready")
+        };
+        let address = value("listening")?.to_owned();
+        let (fingerprint, metrics) = (value("fingerprint")?.parse()?, value("metrics")?.parse()?);
+        Ok(Self { child, folder, address, fingerprint, metrics })
+    }
+
+    /// Looks at what it promises until told to stop.
+    pub(super) fn watch(&self) -> anyhow::Result<Watch> {
+        let (metrics, is_over) = (self.metrics, Arc::new(AtomicBool::new(false)));
+        let over = Arc::clone(&is_over);
+        let look = move || {
+            let mut most = None;
+            while !over.load(Ordering::Acquire) {
+                most = most.max(promised(metrics));
+                thread::sleep(LOOK);
+            }
+            most
+        };
+        let thread = thread::Builder::new().spawn(look)?;
+        Ok(Watch { is_over, thread })
+    }
+
+    /// The most memory it ever held, where the system tells.
+    pub(super) fn peak_memory(&self) -> Option<u64> {
+        peak_memory_of(&self.child.id().to_string())
+    }
+
+    /// Ends it as systemd does.
+    pub(super) fn stop(&mut self) -> anyhow::Result<()> {
+        let id = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
+        ensure!(self.child.wait()?.success(), "the server's process did not end well");
+        Ok(())
+    }
+}
+
+impl Drop for ServerProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+pub(super) struct Watch {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<Option<u64>>,
+}
+
+impl Watch {
+    /// The most it had promised whenever it was looked at.
+    pub(super) fn finish(self) -> Option<u64> {
+        self.is_over.store(true, Ordering::Release);
+        self.thread.join().ok().flatten()
+    }
+}
+
+fn promised(metrics: SocketAddr) -> Option<u64> {
+    let mut socket = TcpStream::connect_timeout(&metrics, PATIENCE).ok()?;
+    socket.set_read_timeout(Some(PATIENCE)).ok()?;
+    socket.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").ok()?;
+    let mut text = String::new();
+    socket.read_to_string(&mut text).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("sordino_promised_memory_bytes "))?;
+    line.parse::<f64>().ok().map(|bytes| bytes as u64)
+}

@@ -276,6 +276,18 @@ fn train(arguments: &Arguments, _: &Entry, _: &[Run<'_>], _: &mut dyn Write) -> 
     super::train::missing().context("--dry-run and --recipes DIR need no trainer")
 }
 
+/// What `--json` says after training.
+#[cfg(feature = "training")]
+#[derive(Serialize)]
+struct Trained<'a> {
+    row: &'a str,
+    way: Way,
+    relus: u64,
+    paper_accuracy: Option<f64>,
+    /// In percent, last epoch.
+    accuracy: f64,
+}
+
 #[cfg(feature = "training")]
 fn train(
     arguments: &Arguments,
@@ -284,21 +296,29 @@ fn train(
     out: &mut dyn Write,
 ) -> anyhow::Result<Answer> {
     let whole = arguments.run.options(arguments.data.as_deref(), &entry.id)?;
-    let mut table = Table::new(&["<row", "<training", "ReLUs", "paper", "accuracy"]);
+    let mut results = Vec::new();
     for run in runs {
         let mut recipe = run.recipe.clone();
         if let (Some(section), Some((folder, teacher))) = (&mut recipe.teacher, &run.teacher) {
             match &arguments.teacher {
                 Some(given) => section.checkpoint.clone_from(given),
-                None => with_trainer::plain(teacher.clone(), folder, &whole).map(|_| ())?,
+                None => with_trainer::teacher(teacher, folder, &whole)?,
             }
         }
         let folder = whole.folder.join(run_name(run));
         for (relus, accuracy) in with_trainer::one(recipe, &folder, &whole)? {
-            let printed = run.printed_accuracy.map_or_else(String::new, |printed| format!("{printed:.2}%"));
-            let cells = [run.row.row.clone(), run.way.title().to_owned(), grouped(relus), printed];
-            table.row(cells.into_iter().chain([format!("{accuracy:.2}%")]).collect());
+            let (row, way, paper_accuracy) = (run.row.row.as_str(), run.way, run.printed_accuracy);
+            results.push(Trained { row, way, relus, paper_accuracy, accuracy });
         }
+    }
+    if arguments.run.json {
+        return write_json(out, &results);
+    }
+    let mut table = Table::new(&["<row", "<training", "ReLUs", "paper", "accuracy"]);
+    for Trained { row, way, relus, paper_accuracy, accuracy } in &results {
+        let printed = paper_accuracy.map_or_else(String::new, |printed| format!("{printed:.2}%"));
+        let cells = [(*row).to_owned(), way.title().to_owned(), grouped(*relus), printed];
+        table.row(cells.into_iter().chain([format!("{accuracy:.2}%")]).collect());
     }
     table.write(out)?;
     writeln!(out, "\nnext: sordino pareto {} -o pareto.html", whole.folder.display())?;
@@ -309,13 +329,23 @@ fn train(
 mod with_trainer {
     use std::path::Path;
 
+    use training::checkpoint::{Checkpoint, Part};
     use training::optimize::percent;
     use training::optimize::run::{OptimizeOptions, optimize};
     use training::recipe::Recipe;
     use training::run::{Outcome, RunOptions};
 
+    /// Trains a teacher; one that is there is taken as it is, whatever its recipe was.
+    pub(super) fn teacher(recipe: &Recipe, folder: &Path, options: &OptimizeOptions) -> anyhow::Result<()> {
+        let is_done = |there: Checkpoint| there.state.epoch >= there.state.recipe.training.epochs;
+        if Checkpoint::load(folder, Part::Description).is_ok_and(is_done) {
+            return Ok(());
+        }
+        plain(recipe.clone(), folder, options).map(|_| ())
+    }
+
     /// Trains by a plain recipe, or goes on.
-    pub(super) fn plain(recipe: Recipe, folder: &Path, options: &OptimizeOptions) -> anyhow::Result<Outcome> {
+    fn plain(recipe: Recipe, folder: &Path, options: &OptimizeOptions) -> anyhow::Result<Outcome> {
         let options = RunOptions {
             data: options.data.clone(),
             device: options.device,

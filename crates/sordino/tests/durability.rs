@@ -1,7 +1,7 @@
 //! Each prepared inference is spent once, with real processes: random sequences of preparing, using, kill -9 of a server in
 //! the middle of either, clients that die, old client files put back, restarts, two server processes on one store.
 //!
-//! `PROPTEST_CASES=100 scripts/with-postgres cargo test --release -p sordino --test durability` runs more of them; without
+//! `PROPTEST_CASES=100 scripts/with-postgres cargo test -p sordino --test durability` runs more of them; without
 //! `scripts/with-postgres` the shared store is left out. Old databases put back are in the store's own property test.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]

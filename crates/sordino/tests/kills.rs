@@ -2,7 +2,7 @@
 //! is right, and what was prepared is never used twice.
 //!
 //! A few rounds on a small network in CI. 200 rounds with the shipped model by
-//! `cargo test --release -p sordino --test kills -- --ignored --nocapture`.
+//! `cargo test -p sordino --test kills -- --ignored --nocapture`.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -172,10 +172,10 @@ fn detail(point: &Point) -> String {
             text.push_str(&picture::masks(&detail.masks));
         }
     }
-    let _ = write!(
+    let _ = writeln!(
         text,
         "<p class=\"legend\"><span>checkpoint <code>{}</code></span></p>\n<details><summary>its recipe</summary>\
-         <pre>{}</pre></details></details>\n",
+         <pre>{}</pre></details></details>",
         escape(&record.checkpoint),
         escape(&record.recipe.to_toml())
     );

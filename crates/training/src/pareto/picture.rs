@@ -46,10 +46,10 @@ pub(super) fn masks(pictures: &[MaskPicture]) -> String {
     let mut text = String::from("<div class=\"masks\">");
     for picture in pictures {
         let all = (picture.channels * picture.height * picture.width) as u64;
-        let _ = write!(
+        let _ = writeln!(
             text,
             "<figure><img alt=\"mask of {name}\" width=\"96\" height=\"96\" src=\"data:image/png;base64,{data}\"/>\
-             <figcaption>{name}<br/>{kept} of {all}</figcaption></figure>\n",
+             <figcaption>{name}<br/>{kept} of {all}</figcaption></figure>",
             name = escape(&picture.name),
             data = STANDARD.encode(png(picture)),
             kept = picture.kept,

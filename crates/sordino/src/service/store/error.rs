@@ -35,6 +35,15 @@ pub enum StoreError {
     /// TLS towards the shared database could not be set up.
     #[error("no connection to the shared store: {0}")]
     PostgresTls(String),
+    /// The shared database, or who answers in its place, shows no certificate that is believed.
+    #[error(
+        "no secure connection to the shared store. Its certificate must name the host as the address does, and be of an \
+         authority that this machine trusts: for one of your own set SSL_CERT_FILE=FILE"
+    )]
+    PostgresCertificate {
+        /// What was wrong.
+        source: postgres::Error,
+    },
     /// The shared database would forget that an inference is spent.
     #[error(
         "the shared store runs with {setting} = {value}, so a crash may bring spent inferences back; set it to on"

@@ -43,6 +43,14 @@ fn failed(doing: &'static str) -> impl Fn(postgres::Error) -> StoreError {
     move |source| StoreError::Postgres { doing, source }
 }
 
+/// The driver tells kinds of errors apart by their text alone.
+fn insecure(source: postgres::Error) -> StoreError {
+    if source.to_string().contains("TLS") {
+        return StoreError::PostgresCertificate { source };
+    }
+    failed("connect")(source)
+}
+
 impl PostgresRows {
     /// Connects and makes the tables; says whether they were made by this call.
     pub(super) fn open(address: &str, fresh: &State) -> Result<(Self, bool), StoreError> {
@@ -64,7 +72,7 @@ fn connect(config: &Config) -> Result<Client, StoreError> {
             let roots = MakeRustlsConnect::with_native_certs();
             let roots =
                 roots.map_err(|errors| StoreError::PostgresTls(format!("no certificates: {errors:?}")));
-            config.connect(roots?.0).map_err(failed("connect"))?
+            config.connect(roots?.0).map_err(insecure)?
         }
         _ => {
             expect_local(config)?;
@@ -238,5 +246,54 @@ impl Transaction for PostgresTransaction<'_> {
         let text = "DELETE FROM sordino_spends WHERE until <= $1
             AND generation < (SELECT generation FROM sordino_state)";
         self.execute("forget old spends", text, &[&now]).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+    use std::thread;
+
+    /// What a server hears after it has answered the question for TLS, and what the client makes of that.
+    fn ask_for_tls(answer: &'static [u8]) -> (Vec<u8>, StoreError) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let server = thread::spawn(move || {
+            let mut socket = listener.accept().unwrap().0;
+            let mut question = [0; 8];
+            socket.read_exact(&mut question).unwrap();
+            assert_eq!(question, [0, 0, 0, 8, 4, 210, 22, 47], "a question for TLS comes first");
+            socket.write_all(answer).unwrap();
+            let mut heard = Vec::new();
+            let _ = socket.read_to_end(&mut heard);
+            heard
+        });
+        let config = format!("postgres://sordino@localhost:{port}/store?sslmode=require&hostaddr=127.0.0.1");
+        let error = connect(&config.parse().unwrap()).err().unwrap();
+        // A machine without any certificates does not even ask.
+        if matches!(error, StoreError::PostgresTls(_)) {
+            let _ = std::net::TcpStream::connect(("127.0.0.1", port))
+                .and_then(|mut socket| socket.write_all(&[0, 0, 0, 8, 4, 210, 22, 47]));
+        }
+        (server.join().unwrap(), error)
+    }
+
+    #[test]
+    fn a_server_without_tls_hears_nothing_but_the_question() {
+        let (heard, error) = ask_for_tls(b"N");
+        assert_eq!(heard, b"");
+        assert!(
+            matches!(error, StoreError::PostgresCertificate { .. } | StoreError::PostgresTls(_)),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_server_that_cannot_show_a_certificate_is_not_believed() {
+        let (_, error) = ask_for_tls(b"S\x15\x03\x03\x00\x02\x02\x28");
+        let says = error.to_string();
+        assert!(says.contains("SSL_CERT_FILE") || matches!(error, StoreError::PostgresTls(_)), "{says}");
     }
 }

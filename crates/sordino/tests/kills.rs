@@ -2,7 +2,7 @@
 //! is right, and what was prepared is never used twice.
 //!
 //! A few rounds on a small network in CI. 200 rounds with the shipped model by
-//! `cargo test -p sordino --test kills -- --ignored --nocapture`.
+//! `cargo test -p sordino --test kills -- --ignored --nocapture`; `SORDINO_KILLS=50` makes it so many.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -229,6 +229,7 @@ fn a_few_deaths_of_either_side_cost_nothing_but_the_inference_under_way() {
 fn two_hundred_deaths_with_the_shipped_model() {
     let folder = Folder::new("kills-full");
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models/hybrenet-26k-cifar100.sordino");
+    let count = std::env::var("SORDINO_KILLS").ok().and_then(|count| count.parse().ok()).unwrap_or(200);
     let seed = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs();
-    run(Rounds::new(folder, model), 200, seed);
+    run(Rounds::new(folder, model), count, seed);
 }

@@ -63,7 +63,8 @@ fn the_runs_of_a_sweep_are_listed() {
 fn the_sweeps_that_ship_can_be_read() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes/sweeps");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let listed = |file: std::path::PathBuf| answer(&["sweep", file.to_str().unwrap(), "--plan"]).lines().count();
+    let listed =
+        |file: std::path::PathBuf| answer(&["sweep", file.to_str().unwrap(), "--plan"]).lines().count();
     let counts: Vec<_> = files.map(listed).collect();
     assert!(counts.len() >= 3 && counts.iter().all(|count| *count > 1), "{counts:?}");
 }

@@ -25,7 +25,11 @@ mod service {
             Secret::new(*key)
         }
 
-        pub(crate) fn open(_key: &Secret<[u8; 32]>, _data: &[u8], sealed: &[u8]) -> Result<Secret<Vec<u8>>, ()> {
+        pub(crate) fn open(
+            _key: &Secret<[u8; 32]>,
+            _data: &[u8],
+            sealed: &[u8],
+        ) -> Result<Secret<Vec<u8>>, ()> {
             let end = sealed.len().checked_sub(16).ok_or(())?;
             Ok(Secret::new(sealed.get(12..end).ok_or(())?.to_vec()))
         }

@@ -224,7 +224,8 @@ impl World {
             Operation::ClientDies(which) => {
                 let plan = Arc::clone(self.connect(0).unwrap().session_mut().plan());
                 let mut file = self.put_back(which % count);
-                drop(file.take(0, &plan).unwrap());
+                let chosen = file.choose(0, 1).unwrap().pop().unwrap();
+                drop(file.take(chosen, &plan).unwrap());
                 assert_eq!(file.remaining(0).unwrap(), 0);
             }
             Operation::KillWhilePreparing(process, moment) => {

@@ -55,7 +55,7 @@ impl Drop for Folder {
 
 /// A server's process, killed with the test at the latest.
 pub(crate) struct Server {
-    child: Child,
+    pub(crate) child: Child,
     pub(crate) address: String,
     pub(crate) fingerprint: String,
 }

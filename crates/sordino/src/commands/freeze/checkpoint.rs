@@ -216,6 +216,8 @@ fn float_answers(trained: &Trained, set: &Dataset, threads: usize) -> anyhow::Re
 /// What the network says in floating point, by the plain executor.
 #[cfg(not(feature = "training"))]
 fn float_answers(trained: &Trained, set: &Dataset, threads: usize) -> anyhow::Result<Vec<usize>> {
+    use std::sync::atomic::AtomicUsize;
+
     use network::reference::float;
     let answers: Vec<AtomicUsize> = set.labels.iter().map(|_| AtomicUsize::new(0)).collect();
     in_parallel(set.len(), threads, &|index| {

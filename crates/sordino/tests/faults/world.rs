@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::channel;
@@ -190,7 +190,7 @@ impl World {
         client.finish().and(answer)
     }
 
-    fn prepare(&self, level: Level, plan: &Arc<Plan>, path: &PathBuf) -> Result<(), ClientError> {
+    fn prepare(&self, level: Level, plan: &Arc<Plan>, path: &Path) -> Result<(), ClientError> {
         let mut client = self.connect(level, plan)?;
         let description = client.describe_file("here").unwrap();
         let shape = Arc::clone(client.session_mut().plan());
@@ -199,7 +199,7 @@ impl World {
         client.finish()
     }
 
-    fn classify_from(&self, mut client: Tested, path: &PathBuf) -> Result<Answer, ClientError> {
+    fn classify_from(&self, mut client: Tested, path: &Path) -> Result<Answer, ClientError> {
         let mut file = PreparedFile::open(path, key()).unwrap();
         let mut answers = client.classify_from(&mut file, std::slice::from_ref(&self.image))?;
         client.finish()?;
@@ -293,7 +293,7 @@ fn key() -> Secret<[u8; 32]> {
     Secret::new([4; 32])
 }
 
-fn serve(model: &InferenceModel, folder: &std::path::Path, patience: Duration) -> Running {
+fn serve(model: &InferenceModel, folder: &Path, patience: Duration) -> Running {
     let identity = Identity::generate().unwrap();
     let fingerprint = identity.fingerprint();
     let acceptor = TlsAcceptor::new(identity.into_key(), None).unwrap();

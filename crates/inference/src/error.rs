@@ -53,7 +53,7 @@ pub enum InferenceError {
         refusal: Refusal,
     },
     /// A hello that makes no sense.
-    #[error(transparent)]
+    #[error("the peer's hello is not usable: {0}")]
     Hello(#[from] HelloError),
     /// A request or reply that makes no sense.
     #[error(transparent)]

@@ -221,7 +221,7 @@ pub enum RequestError {
         bytes: usize,
     },
     /// None, or too many at once.
-    #[error("{came} inferences were asked for at once; from 1 to {MAX_COUNT} are possible")]
+    #[error("the peer asked for {came} inferences at once; from 1 to {MAX_COUNT} are possible")]
     Count {
         /// How many.
         came: u32,

@@ -130,8 +130,9 @@ impl Session<'_> {
         let service = &self.visit.service;
         let most = service.parts.limits.prepared;
         if self.prepared.len() as u64 + u64::from(count) > u64::from(most) {
-            let text =
-                format!("{most} inferences may wait for their images on one connection; use some first");
+            let text = format!(
+                "a client may have {most} inferences wait for their images on one connection; use some first"
+            );
             return Err(End::Refused(Refusal::new(RefusalCode::Limit, text)));
         }
         let each = self.server.model().plan().server_prepared_memory();
@@ -176,7 +177,10 @@ impl Session<'_> {
 
     fn classify(&mut self, count: usize) -> Result<(), End> {
         if count > self.prepared.len() {
-            let text = format!("{count} images came, {} inferences are prepared", self.prepared.len());
+            let text = format!(
+                "the client asked about {count} images, and {} inferences are prepared for it; prepare more first",
+                self.prepared.len()
+            );
             return Err(End::Refused(Refusal::new(RefusalCode::Order, text)));
         }
         let place = self.wait_for_place()?;

@@ -293,7 +293,7 @@ fn key() -> Secret<[u8; 32]> {
     Secret::new([4; 32])
 }
 
-fn serve(model: &InferenceModel, folder: &std::path::Path, patience: Duration) -> Running {
+fn serve(model: &InferenceModel, folder: &Path, patience: Duration) -> Running {
     let identity = Identity::generate().unwrap();
     let fingerprint = identity.fingerprint();
     let acceptor = TlsAcceptor::new(identity.into_key(), None).unwrap();

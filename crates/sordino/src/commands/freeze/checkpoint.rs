@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -216,6 +216,8 @@ fn float_answers(trained: &Trained, set: &Dataset, threads: usize) -> anyhow::Re
 /// What the network says in floating point, by the plain executor.
 #[cfg(not(feature = "training"))]
 fn float_answers(trained: &Trained, set: &Dataset, threads: usize) -> anyhow::Result<Vec<usize>> {
+    use std::sync::atomic::AtomicUsize;
+
     use network::reference::float;
     let answers: Vec<AtomicUsize> = set.labels.iter().map(|_| AtomicUsize::new(0)).collect();
     in_parallel(set.len(), threads, &|index| {

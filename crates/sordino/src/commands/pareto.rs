@@ -73,7 +73,12 @@ fn write_group(group: &Group, out: &mut dyn Write) -> anyhow::Result<()> {
             grouped(record.relus),
             short(record.macs),
             format!("{:.2}%", record.accuracy().0),
-            record.integer_accuracy.map_or_else(missing, |accuracy| format!("{accuracy:.2}%")),
+            record.integer_accuracy.map_or_else(missing, |accuracy| {
+                let images = record
+                    .integer_images
+                    .map_or_else(String::new, |images| format!(" of {}", grouped(images)));
+                format!("{accuracy:.2}%{images}")
+            }),
             format!("{:.3}", record.accuracy_per_kilorelu),
             timing.map_or_else(missing, |timing| format!("{:.1} ms", 1e3 * timing.online_s)),
             timing.map_or_else(missing, |timing| format!("{:.2} s", timing.offline_s)),

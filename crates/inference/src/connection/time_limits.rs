@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 /// The shortest wait that sockets know.
 const SHORTEST: Duration = Duration::from_millis(1);
+/// How long after a deadline the peer can still be told that it passed.
+const FAREWELL: Duration = Duration::from_secs(1);
 /// What is received at once at most.
 const RECEIVE_BYTES: usize = 128 << 10;
 
@@ -38,14 +40,18 @@ impl TimeLimits {
     }
 
     /// How long the next wait may take, when bytes have not moved since a moment.
-    fn wait(&self, silent_since: Option<Instant>) -> io::Result<Duration> {
+    fn wait(&self, way: Way, silent_since: Option<Instant>) -> io::Result<Duration> {
         let State { silence, deadline } = *self.state();
         let mut left = silence;
         if let Some(since) = silent_since {
             left = left.saturating_sub(since.elapsed());
         }
         if let Some(deadline) = deadline {
-            left = left.min(deadline.saturating_duration_since(Instant::now()));
+            let extra = match way {
+                Way::In => Duration::ZERO,
+                Way::Out => FAREWELL,
+            };
+            left = left.min((deadline + extra).saturating_duration_since(Instant::now()));
         }
         if left < SHORTEST {
             return Err(io::ErrorKind::TimedOut.into());
@@ -105,7 +111,7 @@ impl TimedSocket {
     ) -> io::Result<usize> {
         let mut silent_since = None;
         loop {
-            let wait = self.limits.wait(silent_since)?;
+            let wait = self.limits.wait(way, silent_since)?;
             self.set_timeout(way, rounded_down(wait))?;
             let start = Instant::now();
             match call(&mut self.socket).map_err(timed_out) {
@@ -205,10 +211,19 @@ mod tests {
         limits.allow(Some(Duration::from_millis(30)));
         assert_eq!(socket.read(&mut [0; 4]).unwrap(), 4);
         assert_eq!(socket.read(&mut [0; 4]).unwrap_err().kind(), io::ErrorKind::TimedOut);
-        limits.allow(Some(Duration::ZERO));
-        assert_eq!(socket.write(&[0; 4]).unwrap_err().kind(), io::ErrorKind::TimedOut);
         limits.allow(None);
         assert!(socket.write(&[0; 4]).is_ok());
+    }
+
+    #[test]
+    fn after_a_deadline_there_is_time_for_a_last_word_and_no_more() {
+        let limits = TimeLimits::new(Duration::from_secs(60));
+        let (mut socket, _peer) = silent_peer(Arc::clone(&limits));
+        limits.allow(Some(Duration::ZERO));
+        assert_eq!(socket.read(&mut [0; 4]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(socket.write(&[0; 4]).is_ok());
+        let error = (0..100_000).find_map(|_| socket.write(&[0; 1 << 16]).err()).unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
     #[test]

@@ -10,10 +10,10 @@ use crate::transcript::{Kind, Phase};
 
 /// Bytes of the first probe.
 const SMALL_PROBE: u32 = 64 << 10;
-/// Bytes of the second, where the first was quick.
+/// Bytes of the second, unless the first was slow.
 const LARGE_PROBE: u32 = 1 << 20;
-/// A probe that takes less says little.
-const QUICK: Duration = Duration::from_millis(40);
+/// A small probe that takes longer says enough.
+const SLOW: Duration = Duration::from_millis(500);
 
 /// What a few messages say about the link.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,19 +74,23 @@ impl<S: Read + Write> Client<S> {
         Ok(LinkSpeed { round_trip, down, up })
     }
 
-    /// Bytes a second of one direction.
+    /// Bytes a second of one direction: from what a large message takes longer than a small one, because the round trips of
+    /// both, also those of a connection that begins slowly, say nothing about long messages.
     fn measure(
         &mut self,
         round_trip: Duration,
         probe: impl Fn(&mut Self, u32) -> Result<Duration, InferenceError>,
     ) -> Result<f64, InferenceError> {
-        let mut bytes = SMALL_PROBE;
-        let mut took = probe(self, bytes)?;
-        if took < QUICK + round_trip {
-            bytes = LARGE_PROBE;
-            took = probe(self, bytes)?;
+        let rate = |bytes: u32, time: Duration| f64::from(bytes) / time.as_secs_f64().max(1e-6);
+        let small = probe(self, SMALL_PROBE)?;
+        if small > SLOW {
+            return Ok(rate(SMALL_PROBE, small.saturating_sub(round_trip)));
         }
-        Ok(f64::from(bytes) / took.saturating_sub(round_trip).as_secs_f64().max(1e-6))
+        let large = probe(self, LARGE_PROBE)?;
+        Ok(match large.checked_sub(small).filter(|more| !more.is_zero()) {
+            Some(more) => rate(LARGE_PROBE - SMALL_PROBE, more),
+            None => rate(LARGE_PROBE, large),
+        })
     }
 
     /// Says goodbye. The connection is of no use afterwards.

@@ -249,7 +249,7 @@ fn announce(client: &PrivateClient, cost: &Cost, images: usize) {
         ByteSize(cost.memory),
     ));
     note(&format!(
-        "link: {:.0} Mb/s down, {:.0} Mb/s up, {:.1} ms round trip: at least {:.2} s + {:.2} s, and what computing takes",
+        "link: {:.0} Mb/s down, {:.0} Mb/s up, {:.1} ms round trip: about {:.2} s + {:.2} s, and what computing takes",
         link.down * 8e-6,
         link.up * 8e-6,
         link.round_trip.as_secs_f64() * 1e3,

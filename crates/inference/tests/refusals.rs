@@ -213,7 +213,7 @@ fn an_image_of_another_size_is_refused() {
     let other = Image::random(Shape { channels: 1, height: 2, width: 3 }, 1);
     let session = run(&served, Reveal::Logits, &[other], None, None);
     assert!(matches!(session.client, Err(InferenceError::Image(_))));
-    assert!(matches!(session.server, Err(InferenceError::Connection(_))));
+    assert!(matches!(session.server, Err(InferenceError::Refused { .. })));
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn material_of_another_model_is_refused_and_an_error_ends_a_session() {
     assert!(matches!(client.classify(first, &other), Err(InferenceError::Image(_))));
     assert!(matches!(client.prepare(), Err(InferenceError::Broken)));
     drop(client);
-    assert!(matches!(server.classify(server_first), Err(InferenceError::Connection(_))));
+    assert!(matches!(server.classify(server_first), Err(InferenceError::Refused { .. })));
     assert!(matches!(server.prepare(), Err(InferenceError::Broken)));
 }
 

@@ -22,8 +22,8 @@ use super::session;
 
 /// Clients beyond the limit to whom somebody still says so; the others find the door shut.
 const DOORMEN: usize = 8;
-/// What the process takes before the first client, weights apart.
-const PROCESS_BYTES: u64 = 32 << 20;
+/// What the process takes before the first client, weights apart; a program with the trainer inside loads libtorch, too.
+const PROCESS_BYTES: u64 = if cfg!(feature = "training") { 256 << 20 } else { 32 << 20 };
 /// What one connection takes: keys, buffers of TLS, a stack. Measured: 0.7 MB.
 const SESSION_BYTES: u64 = 1 << 20;
 

@@ -220,7 +220,8 @@ impl World {
         PrivateClient::over(stream, &binding, &Wishes::default(), limits, self.patience)
     }
 
-    /// What the client still has, the server still has; what the server spent is spent whatever file comes back.
+    /// What the client still has, the server still has, or refuses as spent because the client did not hear that it was
+    /// accepted; what the server spent is spent whatever file comes back.
     fn expect_spent_once(&self, case: Case, file: &UsedFile) {
         // A body that changed inside the channel is a peer that does not follow the protocol: it may have named another
         // inference, or spoiled this one.
@@ -238,9 +239,16 @@ impl World {
         }
         let left = PreparedFile::open(&file.path, key()).unwrap().remaining(0).unwrap();
         let copy = file.copy.clone().unwrap_or_else(|| std::fs::read(&file.path).unwrap());
+        let is_refused_as_spent = |result: &Result<Answer, ClientError>| {
+            matches!(result, Err(ClientError::Inference(InferenceError::Refused { refusal, .. }))
+                if refusal.code == RefusalCode::Spent)
+        };
         if left == 1 {
             let result = attempt();
-            assert!(is_lie || result.is_ok(), "{case:?}: half an inference is left: {result:?}");
+            let is_whole = result.is_ok() || is_refused_as_spent(&result);
+            assert!(is_lie || is_whole, "{case:?}: half an inference is left: {result:?}");
+            let left = PreparedFile::open(&file.path, key()).unwrap().remaining(0).unwrap();
+            assert!(is_lie || left == 0, "{case:?}: the file keeps what is spent");
         } else if file.copy.is_none() {
             return;
         } else {
@@ -251,9 +259,7 @@ impl World {
         std::fs::write(&file.path, &copy).unwrap();
         let again = attempt();
         assert!(
-            is_lie && again.is_err()
-                || matches!(&again, Err(ClientError::Inference(InferenceError::Refused { refusal, .. }))
-                    if refusal.code == RefusalCode::Spent),
+            is_lie && again.is_err() || is_refused_as_spent(&again),
             "{case:?}: {again:?} although it is spent"
         );
         std::fs::remove_file(&file.path).unwrap();

@@ -2,15 +2,21 @@
 //!
 //! All images lie on the device as rows of pixels, one row of channels each. A batch is a map of row numbers: a crop
 //! shifts them, a flip reverses them, what lies outside points to a black row, what is cut out to a row of the mean
-//! color, and CutMix takes the numbers of a neighbor. One gather then reads the pixels, with channels innermost.
+//! color, and CutMix takes the numbers of a neighbor. One gather then reads the pixels, with channels innermost; what
+//! changes colors (`change`) follows.
 //!
 //! What is random is drawn on the host for a whole epoch, as a pure function of seed and epoch (`Draws`); a step
 //! reads its row of those tables. So a recorded step draws nothing, and a resumed run draws the same.
 
+mod change;
+mod draws;
+
 use network::shape::Shape;
 
-use crate::random::Stream;
 use crate::tensor::{Device, Kind, Tensor};
+
+pub(crate) use change::{Change, Changes};
+pub(crate) use draws::{Draws, PER_BATCH, PER_IMAGE};
 
 /// How images are changed while training.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -21,6 +27,8 @@ pub struct Augmentation {
     pub flip: bool,
     /// The side of a square cut out around a random pixel; 0 cuts nothing.
     pub cutout: usize,
+    /// What the ranges of TrivialAugment's one random change per image are multiplied with; 0 changes nothing.
+    pub trivial: f32,
     /// The parameter of the Beta distribution two images of a batch are mixed with; 0 mixes nothing.
     pub mixup: f32,
     /// The same for a rectangle of another image; excludes mixup.
@@ -34,103 +42,8 @@ impl Augmentation {
     }
 }
 
-/// Random numbers of an image: shift down, shift right, mirrored, row and column of what is cut out.
-const PER_IMAGE: usize = 5;
-/// Random numbers of a batch for CutMix: first row, end row, first column, end column.
-const PER_BATCH: usize = 4;
-
-/// The random numbers of one epoch, step by step.
-#[derive(Debug)]
-pub(crate) struct Draws {
-    /// (steps, batch): which images.
-    pub(crate) order: Vec<i64>,
-    /// (steps, 5, batch).
-    pub(crate) images: Vec<i64>,
-    /// (steps, 4).
-    pub(crate) boxes: Vec<i64>,
-    /// (steps): how much of an image is its own.
-    pub(crate) shares: Vec<f32>,
-}
-
-impl Draws {
-    /// The numbers of one epoch; the images beyond the last whole batch of its order are left out.
-    pub(crate) fn new(
-        augmentation: &Augmentation,
-        shape: Shape,
-        (images, batch): (usize, usize),
-        (seed, epoch): (u64, u64),
-    ) -> Self {
-        let steps = images / batch;
-        let mut order: Vec<i64> = (0..images as i64).collect();
-        Stream::new(&format!("order of epoch {epoch}"), seed).shuffle(&mut order);
-        order.truncate(steps * batch);
-        let mut stream = Stream::new(&format!("augmentation of epoch {epoch}"), seed);
-        let mut draws =
-            Self { order, images: vec![0; steps * PER_IMAGE * batch], boxes: Vec::new(), shares: Vec::new() };
-        let limits = [
-            2 * augmentation.crop_padding + 1,
-            2 * augmentation.crop_padding + 1,
-            if augmentation.flip { 2 } else { 1 },
-            shape.height,
-            shape.width,
-        ];
-        for (index, value) in draws.images.iter_mut().enumerate() {
-            *value = i64::from(stream.below(limits[index / batch % PER_IMAGE] as u32));
-        }
-        for _ in 0..steps {
-            draws.draw_mixture(augmentation, shape, &mut stream);
-        }
-        draws
-    }
-
-    fn draw_mixture(&mut self, augmentation: &Augmentation, shape: Shape, stream: &mut Stream) {
-        let (mut share, mut corners) = (1.0, [0; PER_BATCH]);
-        if augmentation.mixup > 0.0 {
-            share = beta(stream, f64::from(augmentation.mixup)) as f32;
-        }
-        if augmentation.cutmix > 0.0 {
-            let side = (1.0 - beta(stream, f64::from(augmentation.cutmix))).sqrt();
-            let rows = span(stream, shape.height, side);
-            let columns = span(stream, shape.width, side);
-            corners = [rows.0, rows.1, columns.0, columns.1];
-            let area = (rows.1 - rows.0) * (columns.1 - columns.0);
-            share = 1.0 - area as f32 / shape.pixels() as f32;
-        }
-        self.shares.push(share);
-        self.boxes.extend(corners);
-    }
-}
-
-/// A random span of a fraction of a side, cut at the border.
-fn span(stream: &mut Stream, side: usize, fraction: f64) -> (i64, i64) {
-    let half = (side as f64 * fraction / 2.0) as i64;
-    let center = i64::from(stream.below(side as u32));
-    ((center - half).max(0), (center + half).min(side as i64))
-}
-
-/// A number of the symmetric Beta distribution, from two of the Gamma distribution.
-fn beta(stream: &mut Stream, parameter: f64) -> f64 {
-    let (first, second) = (gamma(stream, parameter), gamma(stream, parameter));
-    if first + second > 0.0 { first / (first + second) } else { 0.5 }
-}
-
-/// A number of the Gamma distribution (Marsaglia and Tsang 2000; below 1 by their power rule).
-fn gamma(stream: &mut Stream, shape: f64) -> f64 {
-    let mut unit = || 1.0 - f64::from(stream.unit());
-    if shape < 1.0 {
-        let power = unit().powf(shape.recip());
-        return gamma(stream, shape + 1.0) * power;
-    }
-    let d = shape - 1.0 / 3.0;
-    let c = (9.0 * d).sqrt().recip();
-    loop {
-        let x = (-2.0 * unit().ln()).sqrt() * (std::f64::consts::TAU * unit()).cos();
-        let v = (1.0 + c * x).powi(3);
-        if v > 0.0 && unit().ln() < 0.5 * x * x + d - d * v + d * v.ln() {
-            return d * v;
-        }
-    }
-}
+/// How much red, green and blue make a gray (ITU-R BT.601).
+const LUMA: [f32; 3] = [0.299, 0.587, 0.114];
 
 /// Images on a device.
 #[derive(Debug)]
@@ -141,6 +54,8 @@ pub(crate) struct Pixels {
     shift: Tensor,
     /// The numbers of rows and of columns of an image.
     places: (Tensor, Tensor),
+    /// How much of each channel makes a gray.
+    gray: Tensor,
     shape: Shape,
     count: i64,
     device: Device,
@@ -156,6 +71,8 @@ pub(crate) struct StepDraws {
     pub(crate) boxes: Tensor,
     /// (1).
     pub(crate) share: Tensor,
+    /// Where images are changed.
+    pub(crate) changes: Option<Changes>,
 }
 
 impl Pixels {
@@ -174,11 +91,16 @@ impl Pixels {
         let scale: Vec<f32> = deviation.iter().map(|deviation| (255.0 * deviation).recip()).collect();
         let shift: Vec<f32> = mean.iter().zip(deviation).map(|(mean, deviation)| -mean / deviation).collect();
         let row = channels as i64;
+        let gray = match channels {
+            3 => LUMA.to_vec(),
+            _ => vec![(channels as f32).recip(); channels],
+        };
         Self {
             rows: device.bytes(&rows, &[(count * pixels + 2) as i64, row]),
             scale: device.floats(&scale, &[row]),
             shift: device.floats(&shift, &[row]),
             places: (device.count(shape.height as i64), device.count(shape.width as i64)),
+            gray: device.floats(&gray, &[row]),
             shape,
             count: count as i64,
             device,
@@ -206,7 +128,13 @@ impl Pixels {
     /// A batch, changed as the draws say.
     pub(crate) fn batch(&self, augmentation: &Augmentation, draws: &StepDraws) -> Tensor {
         let map = self.row_numbers(augmentation, draws);
-        let images = self.normalize(&self.rows.index_select(0, &map.reshape([-1])));
+        let mut colors = self.rows.index_select(0, &map.reshape([-1]));
+        if let Some(changes) = &draws.changes {
+            let pixels = self.shape.pixels() as i64;
+            let images = colors.to_kind(Kind::Float).view([-1, pixels, self.shape.channels as i64]);
+            colors = changes.recolor(&images, &self.gray);
+        }
+        let images = self.normalize(&colors);
         if augmentation.mixup > 0.0 {
             // The batch is in random order, so its reverse pairs each image with a random other one.
             return images.flip([0]).lerp_tensor(&images, &draws.share);
@@ -217,26 +145,33 @@ impl Pixels {
     /// Which pixel row each pixel of a batch is read from: (batch, rows, columns).
     fn row_numbers(&self, augmentation: &Augmentation, draws: &StepDraws) -> Tensor {
         let (height, width) = (self.shape.height as i64, self.shape.width as i64);
-        let draw = |index: i64| draws.images.get(index).unsqueeze(1);
+        let draw = |index: i64| draws.images.get(index).view([-1, 1, 1]);
+        let outside = |place: &Tensor, side: i64| place.lt(0).logical_or(&place.ge(side));
+        let outside =
+            |down: &Tensor, right: &Tensor| outside(down, height).logical_or(&outside(right, width));
         let (rows, columns) = &self.places;
-        let padding = augmentation.crop_padding as i64;
-        let (mut down, mut right) = (rows.unsqueeze(0), columns.unsqueeze(0));
+        let (mut down, mut right) = (rows.view([1, -1, 1]), columns.view([1, 1, -1]));
+        let mut black = None;
+        if let Some(changes) = &draws.changes {
+            (down, right) = changes.places(rows, columns);
+            black = Some(outside(&down, &right));
+        }
         if augmentation.flip {
             // Where it is mirrored, column x becomes width - 1 - x.
             let mirrored = draw(2);
             right = right * (1 - &mirrored * 2) + mirrored * (width - 1);
         }
+        let padding = augmentation.crop_padding as i64;
         if padding > 0 {
             down = down + draw(0) - padding;
             right = right + draw(1) - padding;
+            let cropped = outside(&down, &right);
+            black = Some(black.map_or_else(|| cropped.shallow_clone(), |black| black.logical_or(&cropped)));
         }
         let first = draws.order.view([-1, 1, 1]) * (height * width);
-        let mut map = first + (&down * width).unsqueeze(2) + right.unsqueeze(1);
-        if padding > 0 {
-            let outside = |place: &Tensor, side: i64| place.lt(0).logical_or(&place.ge(side));
-            let outside =
-                outside(&down, height).unsqueeze(2).logical_or(&outside(&right, width).unsqueeze(1));
-            map = map.masked_fill(&outside, self.count * height * width);
+        let mut map = first + &down * width + &right;
+        if let Some(black) = black {
+            map = map.masked_fill(&black, self.count * height * width);
         }
         if augmentation.cutout > 0 {
             let hidden = self.cut_out(augmentation.cutout as i64, &draw(3), &draw(4));
@@ -251,11 +186,11 @@ impl Pixels {
     /// Which pixels lie in a square around a center of their own for each image.
     fn cut_out(&self, side: i64, row: &Tensor, column: &Tensor) -> Tensor {
         let near = |place: &Tensor, center: &Tensor| {
-            let offset = place.unsqueeze(0) - center + side / 2;
+            let offset = place - center + side / 2;
             offset.ge(0).logical_and(&offset.lt(side))
         };
         let (rows, columns) = &self.places;
-        near(rows, row).unsqueeze(2).logical_and(&near(columns, column).unsqueeze(1))
+        near(&rows.view([1, -1, 1]), row).logical_and(&near(&columns.view([1, 1, -1]), column))
     }
 
     /// Which pixels lie in a rectangle.
@@ -299,6 +234,7 @@ mod tests {
             images: Device::Cpu.integers(images, &[5, order.len() as i64]),
             boxes: Device::Cpu.integers(boxes, &[4]),
             share: Device::Cpu.floats(&[share], &[1]),
+            changes: None,
         }
     }
 
@@ -372,38 +308,5 @@ mod tests {
             let is_inside = (1..3).contains(&row) && (0..2).contains(&column);
             pixel(&images, if is_inside { 1 - image } else { image }, channel, row, column)
         });
-    }
-
-    #[test]
-    fn an_epoch_is_drawn_again_the_same() {
-        let augmentation =
-            Augmentation { crop_padding: 4, flip: true, cutout: 8, cutmix: 1.0, ..Augmentation::default() };
-        let draw = |seed, epoch| Draws::new(&augmentation, Shape::image(32), (100, 8), (seed, epoch));
-        let draws = draw(1, 2);
-        assert_eq!(format!("{draws:?}"), format!("{:?}", draw(1, 2)));
-        assert_ne!(draws.order, draw(1, 3).order);
-        assert_ne!(draws.images, draw(2, 2).images);
-        assert_eq!((draws.order.len(), draws.images.len(), draws.boxes.len()), (96, 480, 48));
-        let mut seen = draws.order.clone();
-        seen.sort_unstable();
-        seen.dedup();
-        assert_eq!(seen.len(), 96);
-        for (corners, share) in draws.boxes.chunks(4).zip(&draws.shares) {
-            let area = (corners[1] - corners[0]) * (corners[3] - corners[2]);
-            assert!((share - (1.0 - area as f32 / 1024.0)).abs() < 1e-6);
-        }
-    }
-
-    #[test]
-    fn shares_follow_their_distribution() {
-        for parameter in [0.2_f64, 1.0, 4.0] {
-            let mut stream = Stream::new("beta", 5);
-            let draws: Vec<f64> = (0..20_000).map(|_| beta(&mut stream, parameter)).collect();
-            let mean = draws.iter().sum::<f64>() / 2e4;
-            let variance = draws.iter().map(|value| (value - 0.5).powi(2)).sum::<f64>() / 2e4;
-            // The variance of a symmetric Beta distribution is 1 / (8 a + 4).
-            assert!((mean - 0.5).abs() < 0.01, "{mean}");
-            assert!((variance - (8.0 * parameter + 4.0).recip()).abs() < 0.005, "{parameter}: {variance}");
-        }
     }
 }

@@ -182,8 +182,8 @@ impl Learner {
                 options.decay_norms_and_biases,
             );
             let steps = images.len() / options.batch;
-            let has_mixtures = options.augmentation.has_mixtures();
-            let tables = Tables::new(steps, options.batch, network.drop_path_edges(), has_mixtures, device);
+            let edges = network.drop_path_edges();
+            let tables = Tables::new((steps, options.batch), edges, &options.augmentation, device);
             (memory, options.ema.map(|_| copies()), tables, device.zeros(&[2], Kind::Double))
         };
         let (memory, average, tables, totals) = guarded(place)?;

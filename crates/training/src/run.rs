@@ -73,7 +73,8 @@ pub struct Outcome {
     pub relus: u64,
     /// Epochs that are done.
     pub epoch: u32,
-    /// What the weights of the last epoch do on each set.
+    /// What the weights of the last epoch do: after training on held-out images, or on test images where there are none;
+    /// after a trial on both.
     pub results: Vec<Tried>,
     /// Where the weights are.
     pub checkpoint: PathBuf,
@@ -138,7 +139,8 @@ impl Run<'_> {
                 self.save()?;
             }
         }
-        let results = self.results()?;
+        // A run with held-out images is there to choose by; test images are for what was chosen (`evaluate`).
+        let results = vec![self.try_on_trial()?];
         self.state.accuracy = results.iter().map(|tried| (tried.on.clone(), tried.accuracy)).collect();
         let checkpoint = self.save()?;
         log.add(&Event::End(End { results: results.clone(), seconds: self.began.elapsed().as_secs_f64() }))?;
@@ -198,16 +200,6 @@ impl Run<'_> {
     fn try_on_trial(&mut self) -> Result<Tried, RunError> {
         let (name, images) = &self.trial;
         self.learner.with_average(|network| try_network(network, name, images))
-    }
-
-    /// What the weights do on held-out images, where there are some, and on test images.
-    fn results(&mut self) -> Result<Vec<Tried>, RunError> {
-        let mut results = vec![self.try_on_trial()?];
-        if self.images.held_out.is_some() {
-            let test = DeviceImages::new(&image_set(&self.images.test), self.options.device)?;
-            results.push(self.learner.with_average(|network| try_network(network, "test", &test))?);
-        }
-        Ok(results)
     }
 
     fn save(&mut self) -> Result<PathBuf, RunError> {

@@ -4,7 +4,7 @@
 //! memory stays the same from epoch to epoch, as a recorded step needs it.
 
 use super::StepRates;
-use crate::augment::{Draws, StepDraws};
+use crate::augment::{Augmentation, Change, Changes, Draws, PER_BATCH, PER_IMAGE, StepDraws};
 use crate::tensor::{Device, Kind, Tensor};
 
 /// The rates of one step, in the order of their table.
@@ -19,6 +19,8 @@ pub(super) struct Tables {
     rates: Tensor,
     /// Whether boxes and shares differ from step to step.
     has_mixtures: bool,
+    /// (steps, 12, images): the changes of images.
+    changes: Option<Tensor>,
     /// (steps, edges, images): uniform numbers that decide which edges of cells are silenced.
     drops: Option<Tensor>,
     /// The step within the epoch.
@@ -36,17 +38,23 @@ pub(super) struct Row {
 }
 
 impl Tables {
-    pub(super) fn new(steps: usize, batch: usize, edges: usize, has_mixtures: bool, device: Device) -> Self {
+    pub(super) fn new(
+        (steps, batch): (usize, usize),
+        edges: usize,
+        augmentation: &Augmentation,
+        device: Device,
+    ) -> Self {
         let (steps, batch, edges) = (steps as i64, batch as i64, edges as i64);
         let integers = |shape: &[i64]| device.zeros(shape, Kind::Int64);
         let floats = |shape: &[i64]| device.zeros(shape, Kind::Float);
         Self {
             order: integers(&[steps, batch]),
-            images: integers(&[steps, 5, batch]),
-            boxes: integers(&[steps, 4]),
+            images: integers(&[steps, PER_IMAGE as i64, batch]),
+            boxes: integers(&[steps, PER_BATCH as i64]),
             shares: floats(&[steps, 1]),
             rates: floats(&[steps, RATES as i64]),
-            has_mixtures,
+            has_mixtures: augmentation.has_mixtures(),
+            changes: (augmentation.trivial > 0.0).then(|| floats(&[steps, Change::NUMBERS as i64, batch])),
             drops: (edges > 0).then(|| floats(&[steps, edges, batch])),
             position: integers(&[1]),
         }
@@ -66,6 +74,9 @@ impl Tables {
         integers(&mut self.images, &draws.images);
         integers(&mut self.boxes, &draws.boxes);
         floats(&mut self.shares, &draws.shares);
+        if let Some(table) = &mut self.changes {
+            floats(table, &draws.changes);
+        }
         let rates: Vec<f32> = rates.iter().flat_map(|rates| rates.row()).collect();
         floats(&mut self.rates, &rates);
         if let Some(table) = &mut self.drops {
@@ -93,6 +104,7 @@ impl Tables {
                 images: row(&self.images),
                 boxes: mixture(&self.boxes),
                 share: mixture(&self.shares),
+                changes: self.changes.as_ref().map(|changes| Changes(row(changes))),
             },
             learning_rate: rate(0),
             distillation: rate(1),

@@ -125,7 +125,14 @@ fn everything() -> LearnOptions {
             distillation: Some(Distillation::hinton_soft(4.0, 0.9)),
             auxiliary_weight: 0.0,
         },
-        augmentation: Augmentation { crop_padding: 2, flip: true, cutout: 3, cutmix: 1.0, mixup: 0.0 },
+        augmentation: Augmentation {
+            crop_padding: 2,
+            flip: true,
+            cutout: 3,
+            trivial: 1.0,
+            cutmix: 1.0,
+            mixup: 0.0,
+        },
         ..LearnOptions::default()
     }
 }

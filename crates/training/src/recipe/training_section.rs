@@ -305,6 +305,8 @@ pub struct Augmentation {
     pub flip: bool,
     /// Side of a random square that is blanked; 0 for none.
     pub cutout: usize,
+    /// What the ranges of TrivialAugment's one random change per image are multiplied with; 0 for no change.
+    pub trivial: f64,
     /// Concentration of the weights of mixed pairs; 0 for none.
     pub mixup: f64,
     /// Concentration of the areas of pasted parts; 0 for none.
@@ -351,6 +353,7 @@ impl TrainingSection {
         let (mixup, cutmix) = (self.augmentation.mixup, self.augmentation.cutmix);
         within("training.augmentation.mixup", mixup, 0.0, 10.0, "0 to 10")?;
         within("training.augmentation.cutmix", cutmix, 0.0, 10.0, "0 to 10")?;
+        within("training.augmentation.trivial", self.augmentation.trivial, 0.0, 3.0, "0 to 3")?;
         if mixup > 0.0 && cutmix > 0.0 {
             return Err(RecipeError::Together {
                 reason: "mixup and cutmix exclude each other; set one of them to 0",

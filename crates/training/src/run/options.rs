@@ -55,7 +55,7 @@ pub(crate) fn learn_options(recipe: &Recipe) -> LearnOptions {
             (adam, weight_decay, decay)
         }
     };
-    let recipe::Augmentation { crop_padding, flip, cutout, mixup, cutmix } = training.augmentation;
+    let recipe::Augmentation { crop_padding, flip, cutout, trivial, mixup, cutmix } = training.augmentation;
     LearnOptions {
         seed: recipe.seed,
         batch: training.batch,
@@ -69,6 +69,7 @@ pub(crate) fn learn_options(recipe: &Recipe) -> LearnOptions {
             crop_padding,
             flip,
             cutout,
+            trivial: trivial as f32,
             mixup: mixup as f32,
             cutmix: cutmix as f32,
         },

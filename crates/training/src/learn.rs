@@ -320,7 +320,10 @@ impl Learner {
     fn one_step(&mut self) -> Result<(), LearnError> {
         match &mut self.recorded {
             Recorded::Step(step) => Ok(step.replay()?),
-            Recorded::NotYet | Recorded::No(_) => Ok(guarded(|| self.step())?),
+            Recorded::NotYet | Recorded::No(_) => {
+                let _alone = self.network.device().alone();
+                Ok(guarded(|| self.step())?)
+            }
         }
     }
 }

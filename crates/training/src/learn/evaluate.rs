@@ -33,6 +33,7 @@ pub fn evaluate(
     batch: usize,
 ) -> Result<Evaluation, LearnError> {
     images.check(network)?;
+    let _alone = network.device().alone();
     let totals = guarded(|| {
         no_grad(|| {
             let mut totals = network.device().zeros(&[2], Kind::Double);
@@ -65,6 +66,7 @@ pub fn predict(
         let run = || network.forward(&images.pixels.range(start, count), Mode::Evaluate).logits;
         guarded(|| to_floats(&no_grad(run)))
     };
+    let _alone = network.device().alone();
     let mut logits = Vec::with_capacity(images.len() * network.classes());
     for range in batches(images.len(), batch) {
         logits.extend(rows(range)?);

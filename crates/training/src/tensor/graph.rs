@@ -10,14 +10,28 @@ use std::ptr;
 use std::sync::{PoisonError, RwLock, RwLockWriteGuard};
 
 use super::gpu::{self, Gpu, GraphFunction};
-use super::{TensorError, guarded};
+use super::{Device, TensorError, guarded};
 
-/// Whoever records has the GPU alone: choosing algorithms takes and gives back memory, for which the GPU finishes all
-/// that other threads have queued, so they must not queue an epoch more meanwhile (it took minutes when they did).
+/// Whoever records, or runs what is not recorded, has the GPU alone: choosing algorithms takes and gives back memory, for
+/// which the GPU finishes all that other threads have queued, so they must not queue an epoch more meanwhile (it took
+/// minutes when they did).
 static GPU_IN_USE: RwLock<()> = RwLock::new(());
 
 fn alone() -> RwLockWriteGuard<'static, ()> {
     GPU_IN_USE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// As long as it lives, no other thread gives recorded steps to the GPU.
+pub(crate) struct Alone {
+    _guard: RwLockWriteGuard<'static, ()>,
+}
+
+impl Device {
+    /// Has a GPU to itself, for work that takes memory as it goes; nothing is needed on a processor. Must not be held
+    /// while a step is recorded, replayed or dropped, which would wait for it for ever.
+    pub(crate) fn alone(self) -> Option<Alone> {
+        (self == Self::Cuda).then(|| Alone { _guard: alone() })
+    }
 }
 
 /// What recording asks for.

@@ -4,8 +4,6 @@
 
 mod support;
 
-use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -16,16 +14,12 @@ use sordino::crypto::secret::Secret;
 use sordino::inference::InferenceError;
 use sordino::inference::client::Answer;
 use sordino::inference::connection::refusal::RefusalCode;
-use sordino::inference::connection::{Identity, TlsAcceptor};
-use sordino::inference::plan::Reveal;
-use sordino::inference::server::{ServedModel, WeightMemory};
-use sordino::inference::setup::hello::ModelName;
 use sordino::network::image::Image;
 use sordino::network::inference_model::InferenceModel;
 use sordino::network::reference;
+use sordino::service::Keeper;
 use sordino::service::prepared_file::PreparedFile;
 use sordino::service::store::{PreparedStore, StoreOptions};
-use sordino::service::{Service, ServiceParts};
 
 use support::{Running, limits, tiny_model};
 
@@ -57,20 +51,8 @@ fn serve(model: &InferenceModel, folder: &Path) -> Running {
     serve_with(model, Some(Arc::new(store)))
 }
 
-fn serve_with(model: &InferenceModel, keeper: Option<Arc<dyn sordino::service::Keeper>>) -> Running {
-    let identity = Identity::generate().unwrap();
-    let fingerprint = identity.fingerprint();
-    let acceptor = TlsAcceptor::new(identity.into_key(), None).unwrap();
-    let served = ServedModel::with_salt(model, Reveal::Logits, WeightMemory::Everything, &[7; 32]).unwrap();
-    let models = BTreeMap::from([(ModelName::new("tiny").unwrap(), Arc::new(served))]);
-    let service = Service::new(ServiceParts { models, acceptor, limits: limits(), keeper }).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn({
-        let service = Arc::clone(&service);
-        move || service.run(&listener)
-    });
-    Running { service, address, fingerprint }
+fn serve_with(model: &InferenceModel, keeper: Option<Arc<dyn Keeper>>) -> Running {
+    Running::restart("tiny", model, limits(), keeper)
 }
 
 fn key() -> Secret<[u8; 32]> {

@@ -47,6 +47,7 @@ pub(super) fn run(visit: &Visit, socket: TcpStream, address: SocketAddr) {
         Ok(secured) => secured,
         Err(error) => {
             Metrics::add(&service.metrics.failures, 1);
+            // No error holds a secret, nor do its causes: they name fields, counts and kinds.
             let reason = with_causes(&error);
             warn!(session = visit.number, client = %address.ip(), reason, "no TLS handshake");
             return;

@@ -16,6 +16,8 @@ use std::fmt;
 
 use crypto::secret::Secret;
 
+use crate::connection::refusal::{Refusal, RefusalCode};
+
 /// The most inferences one request may name.
 pub const MAX_COUNT: u32 = 4096;
 /// The most padding of a probe, in either direction.
@@ -32,6 +34,32 @@ pub struct KeptId(pub [u8; 16]);
 impl fmt::Display for KeptId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+/// How a sentence about a kept inference begins.
+const SENTENCE: &str = "prepared inference ";
+
+impl KeptId {
+    /// A sentence about this one. It begins with the name, which is how the text of a refusal tells programs, too, which one
+    /// it is about.
+    pub fn sentence(self, rest: &str) -> String {
+        format!("{SENTENCE}{self} {rest}")
+    }
+
+    /// The one that a refusal with the code [`RefusalCode::Spent`] is about; nothing where it names none at its beginning.
+    pub fn spent_by(refusal: &Refusal) -> Option<Self> {
+        if refusal.code != RefusalCode::Spent {
+            return None;
+        }
+        let (name, _) = refusal.text().strip_prefix(SENTENCE)?.split_once(' ')?;
+        let (digits, rest) = name.as_bytes().as_chunks::<2>();
+        if !rest.is_empty() || !name.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
+            return None;
+        }
+        let value = |digit: u8| if digit <= b'9' { digit - b'0' } else { digit - b'a' + 10 };
+        let bytes: Vec<u8> = digits.iter().map(|[high, low]| value(*high) << 4 | value(*low)).collect();
+        Some(Self(bytes.try_into().ok()?))
     }
 }
 
@@ -282,6 +310,29 @@ mod tests {
             assert!(Request::from_bytes(&[&bytes[..], &[0]].concat()).is_err());
         }
         assert!(Request::from_bytes(&[]).is_err() && Reply::from_bytes(&[]).is_err());
+    }
+
+    #[test]
+    fn a_refusal_names_what_is_spent_at_its_beginning_or_nothing() {
+        let id = KeptId(std::array::from_fn(|index| (index * 17) as u8));
+        let named =
+            |code, text: &str| KeptId::spent_by(&Refusal::from_bytes(&Refusal::new(code, text).to_bytes()));
+        let text = id.sentence("is spent");
+        assert_eq!(text, "prepared inference 00112233445566778899aabbccddeeff is spent");
+        assert_eq!(named(RefusalCode::Spent, &text), Some(id));
+        assert_eq!(named(RefusalCode::Limit, &text), None);
+        for other in [
+            "unknown or spent".to_owned(),
+            format!("there is no {text}"),
+            text.replace("ff ", " "),
+            text.replace("ff ", "f "),
+            text.replace("ff ", "ff00 "),
+            text.replace("ff ", "FF "),
+            text.replace("ff ", "+f "),
+            text.replace(" is spent", ""),
+        ] {
+            assert_eq!(named(RefusalCode::Spent, &other), None, "{other}");
+        }
     }
 
     #[test]

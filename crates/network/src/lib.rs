@@ -18,6 +18,7 @@
 //! freeze      float weights to integers: batch norms folded, scales, widths and rings chosen
 //! inference_model   the frozen network: integers only, and what of it the client may know
 //! reference   networks in the clear: in floating point, and on integers as the protocol computes
+//! text        numbers and errors as people read them
 //! ```
 
 pub mod cost;
@@ -29,6 +30,7 @@ pub mod mask;
 pub mod reference;
 pub mod shape;
 pub mod spec;
+pub mod text;
 pub mod transform;
 pub mod walk;
 pub mod weights;

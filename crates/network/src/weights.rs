@@ -31,9 +31,9 @@ pub enum LayerWeights {
     },
     /// A batch norm: `(x - mean) / sqrt(variance + epsilon) * scale + shift`, one of each per channel.
     BatchNorm {
-        /// Learned; ones where it is not.
+        /// Learned; ones where it is not, but 0.9 in random weights.
         scale: Vec<f32>,
-        /// Learned; zeros where it is not.
+        /// Learned; zeros where it is not, but 0.5 in random weights.
         shift: Vec<f32>,
         /// Of the training data.
         mean: Vec<f32>,

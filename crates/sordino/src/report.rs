@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
+pub(crate) use network::text::grouped;
+
 /// A text table: the first column to the left, numbers to the right, an optional bar at the end.
 pub(crate) struct Table {
     header: Vec<String>,
@@ -93,19 +95,6 @@ fn wants_color() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
-/// `1,359,872`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// `555.4M`, `49.2K`.
 pub(crate) fn short(number: u64) -> String {
     match number {
@@ -127,8 +116,6 @@ mod tests {
 
     #[test]
     fn numbers_read_well() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(1_359_872), "1,359,872");
         assert_eq!(short(999), "999");
         assert_eq!(short(555_422_720), "555.4M");
         assert_eq!(percent(1, 8), "12.5%");

@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod support;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use support::scratch::ScratchFile;
 
 fn sordino(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sordino")).args(arguments).output().unwrap()
@@ -31,24 +34,6 @@ fn refusal(arguments: &[&str]) -> String {
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-struct ScratchFile(PathBuf);
-
-impl ScratchFile {
-    fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("sordino-{}-{name}", std::process::id())))
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for ScratchFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 #[test]

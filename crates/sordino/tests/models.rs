@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod support;
+
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
@@ -11,6 +13,7 @@ use sordino::network::inference_model::InferenceModel;
 use sordino::network::walk::Operation;
 use sordino::network::weights::{FloatWeights, LayerWeights};
 use sordino::network::zoo;
+use support::scratch::ScratchFile;
 
 /// Small enough for every test to run it in private.
 const SMALL: [&str; 5] = ["resnet10:m=4", "--input", "16", "--classes", "10"];
@@ -40,24 +43,6 @@ fn refusal(arguments: &[&str]) -> String {
 
 fn small(verb: &str) -> Vec<&str> {
     [&[verb], &SMALL[..]].concat()
-}
-
-struct ScratchFile(PathBuf);
-
-impl ScratchFile {
-    fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("sordino-{}-{name}", std::process::id())))
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-impl Drop for ScratchFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 #[test]

@@ -4,8 +4,6 @@
 
 mod support;
 
-use std::collections::BTreeMap;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -15,17 +13,15 @@ use sordino::client::{ClientError, PrivateClient, ReadyClient};
 use sordino::crypto::secret::Secret;
 use sordino::inference::InferenceError;
 use sordino::inference::client::Answer;
-use sordino::inference::connection::refusal::RefusalCode;
-use sordino::inference::connection::{Identity, TlsAcceptor};
-use sordino::inference::plan::Reveal;
-use sordino::inference::server::{ServedModel, WeightMemory};
-use sordino::inference::setup::hello::ModelName;
+use sordino::inference::connection::refusal::{Refusal, RefusalCode};
+use sordino::inference::requests::KeptId;
+use sordino::inference::server::PreparedServer;
 use sordino::network::image::Image;
 use sordino::network::inference_model::InferenceModel;
 use sordino::network::reference;
 use sordino::service::prepared_file::PreparedFile;
 use sordino::service::store::{PreparedStore, StoreOptions};
-use sordino::service::{Service, ServiceParts};
+use sordino::service::{KeepError, Keeper, Owner};
 
 use support::{Running, limits, tiny_model};
 
@@ -57,20 +53,8 @@ fn serve(model: &InferenceModel, folder: &Path) -> Running {
     serve_with(model, Some(Arc::new(store)))
 }
 
-fn serve_with(model: &InferenceModel, keeper: Option<Arc<dyn sordino::service::Keeper>>) -> Running {
-    let identity = Identity::generate().unwrap();
-    let fingerprint = identity.fingerprint();
-    let acceptor = TlsAcceptor::new(identity.into_key(), None).unwrap();
-    let served = ServedModel::with_salt(model, Reveal::Logits, WeightMemory::Everything, &[7; 32]).unwrap();
-    let models = BTreeMap::from([(ModelName::new("tiny").unwrap(), Arc::new(served))]);
-    let service = Service::new(ServiceParts { models, acceptor, limits: limits(), keeper }).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn({
-        let service = Arc::clone(&service);
-        move || service.run(&listener)
-    });
-    Running { service, address, fingerprint }
+fn serve_with(model: &InferenceModel, keeper: Option<Arc<dyn Keeper>>) -> Running {
+    Running::restart("tiny", model, limits(), keeper)
 }
 
 fn key() -> Secret<[u8; 32]> {
@@ -182,6 +166,62 @@ fn an_inference_that_the_server_does_not_take_stays_in_the_file() {
     let answers = second.connect().unwrap().classify_from(&mut file, std::slice::from_ref(&image)).unwrap();
     assert_right(&model, &image, &answers[0]);
     assert_eq!(file.remaining(0).unwrap(), 0);
+}
+
+/// What a refusal says about an inference.
+type Words = fn(KeptId) -> String;
+
+/// A store that refuses to give back, in words of its own.
+struct Refusing {
+    store: PreparedStore,
+    text: Words,
+}
+
+impl Keeper for Refusing {
+    fn has_room(&self, owner: &Owner, count: u32) -> Result<(), KeepError> {
+        self.store.has_room(owner, count)
+    }
+
+    fn keep(
+        &self,
+        owner: &Owner,
+        hash: &[u8; 32],
+        id: KeptId,
+        prepared: PreparedServer,
+    ) -> Result<u64, KeepError> {
+        self.store.keep(owner, hash, id, prepared)
+    }
+
+    fn take(
+        &self,
+        _: &Owner,
+        _: &Secret<[u8; 32]>,
+        ids: &[KeptId],
+    ) -> Result<Vec<PreparedServer>, KeepError> {
+        Err(KeepError::Refused(Refusal::new(RefusalCode::Spent, (self.text)(ids[0]))))
+    }
+}
+
+#[test]
+fn a_refusal_destroys_what_it_is_about_and_nothing_else() {
+    let model = tiny_model(1);
+    let images = [1, 2].map(|seed| Image::random(model.outline().input, seed));
+    let texts: [(Words, u32); 3] = [
+        (|id| id.sentence("is spent"), 1),
+        // Ours is only mentioned.
+        (|id| KeptId([0; 16]).sentence(&format!("is spent, prepared inference {id} is not")), 2),
+        (|_| "none of them is known".to_owned(), 0),
+    ];
+    for (number, (text, left)) in texts.into_iter().enumerate() {
+        let folder = Folder::new(&format!("prepared-refusing-{number}"));
+        let store = PreparedStore::open(StoreOptions::in_folder(&folder.0)).unwrap();
+        let server = serve_with(&model, Some(Arc::new(Refusing { store, text })));
+        let path = folder.path("file");
+        prepare(&mut server.connect().unwrap(), &path, 2).unwrap();
+        let mut file = PreparedFile::open(&path, key()).unwrap();
+        let error = server.connect().unwrap().classify_from(&mut file, &images).unwrap_err();
+        assert_eq!((refusal_of(error), file.remaining(0).unwrap()), (RefusalCode::Spent, left));
+    }
 }
 
 #[test]

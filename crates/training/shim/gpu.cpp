@@ -11,7 +11,6 @@
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -57,10 +56,6 @@ char *guarded(Work work) {
 extern "C" {
 
 void sordino_free(char *message) { std::free(message); }
-
-char *sordino_synchronize() {
-  return guarded([] { c10::cuda::device_synchronize(); });
-}
 
 // Gives the calling thread a stream of its own, so that its work does not wait for that of other threads.
 char *sordino_own_stream() {
@@ -123,13 +118,6 @@ char *sordino_adam(at::Tensor *weights, at::Tensor *gradient, at::Tensor *first,
   return guarded([&] {
     at::_fused_adam_({*weights}, {*gradient}, {*first}, {*second}, {}, {*steps}, *rate, beta1, beta2, decay, epsilon,
                      /*amsgrad=*/false, /*maximize=*/false);
-  });
-}
-
-char *sordino_memory(int64_t *reserved) {
-  return guarded([&] {
-    const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(c10::cuda::current_device());
-    *reserved = stats.reserved_bytes[0].peak;
   });
 }
 

@@ -99,6 +99,12 @@ pub struct Normalization {
 }
 
 impl Normalization {
+    /// Whether it makes numbers of the pixels of so many channels.
+    pub(crate) fn is_usable(&self, channels: usize) -> bool {
+        let counts = (self.mean.len(), self.deviation.len());
+        counts == (channels, channels) && self.deviation.iter().all(|deviation| *deviation > 0.0)
+    }
+
     /// The same as a frozen model writes it.
     pub fn image_format(&self) -> ImageFormat {
         ImageFormat { fraction: IMAGE_FRACTION, mean: self.mean.clone(), deviation: self.deviation.clone() }

@@ -146,6 +146,7 @@ impl Recipe {
     /// When the text is no TOML, has an unknown key, or values that make no sense together.
     pub fn from_toml(text: &str) -> Result<Self, RecipeError> {
         let recipe: Self = toml::from_str(text).map_err(|error| RecipeError::syntax(&error))?;
+        recipe.check_finite()?;
         recipe.check()?;
         Ok(recipe)
     }
@@ -170,6 +171,12 @@ impl Recipe {
     /// Writes the recipe with every default spelled out.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("a recipe holds only names, numbers, lists and tables")
+    }
+
+    /// Refuses `nan` and `inf`, which TOML can write and the JSON of a checkpoint cannot.
+    fn check_finite(&self) -> Result<(), RecipeError> {
+        let written = serde_json::to_value(self).expect("as for `to_toml`");
+        not_finite(&written, "").map_or(Ok(()), |key| Err(RecipeError::NotFinite { key }))
     }
 
     /// Refuses values that make no sense, alone or together.
@@ -200,6 +207,19 @@ impl Recipe {
             });
         }
         Ok(())
+    }
+}
+
+/// The key of the first number that JSON writes as nothing; what a recipe leaves out is not written at all.
+fn not_finite(value: &serde_json::Value, key: &str) -> Option<String> {
+    match value {
+        serde_json::Value::Null => Some(key.to_owned()),
+        serde_json::Value::Array(items) => items.iter().find_map(|item| not_finite(item, key)),
+        serde_json::Value::Object(items) => items.iter().find_map(|(inner, item)| {
+            let key = if key.is_empty() { inner.clone() } else { format!("{key}.{inner}") };
+            not_finite(item, &key)
+        }),
+        _ => None,
     }
 }
 

@@ -7,7 +7,7 @@ use crypto::secret::Secret;
 use inference::InferenceError;
 use inference::client::Answer;
 use inference::connection::refusal::RefusalCode;
-use inference::requests::Request;
+use inference::requests::{KeptId, Request};
 use network::image::Image;
 
 use super::{ClientError, PrivateClient};
@@ -100,8 +100,8 @@ impl<S: Read + Write> PrivateClient<S> {
     }
 }
 
-/// Destroys what the server says it does not know: it would be refused again and again. The refusal names one; where it
-/// names none of ours, all of them are meant.
+/// Destroys what the server says it does not know: it would be refused again and again. Where the refusal names one, that
+/// one is meant, if it is ours; where it names none, all of them are.
 fn forget_spent(
     file: &mut PreparedFile,
     chosen: Vec<Chosen>,
@@ -111,9 +111,8 @@ fn forget_spent(
     if refusal.code != RefusalCode::Spent {
         return Ok(());
     }
-    let is_named = |chosen: &Chosen| refusal.text().contains(&chosen.id().to_string());
-    let names_one = chosen.iter().any(is_named);
-    for chosen in chosen.into_iter().filter(|chosen| !names_one || is_named(chosen)) {
+    let named = KeptId::spent_by(refusal);
+    for chosen in chosen.into_iter().filter(|chosen| named.is_none_or(|id| id == chosen.id())) {
         file.discard(chosen)?;
     }
     Ok(())

@@ -2,6 +2,10 @@
 //!
 //! The user's persistent keyring is used, which outlives every login; where the kernel has none, the user's own, which lives
 //! as long as any process of the user. Every process of the user can read the key, as it could a file of mode 600.
+//!
+//! Two processes that make the key at the same moment end up with the same one. The kernel has no "add if absent": adding
+//! under a name that exists replaces what is there. So whoever makes a key takes away the right to write it, everybody's
+//! own included, and only then reads it: from then on adding fails, and what is read is what everybody reads.
 
 use crypto::random::{Seed, SystemRandomError};
 use crypto::secret::Secret;
@@ -67,9 +71,7 @@ mod system {
     use super::{KEY_BYTES, KeyringError, Secret, Seed, checked};
 
     pub(super) fn read_or_make(name: &str) -> Result<Secret<[u8; KEY_BYTES]>, KeyringError> {
-        let ring = KeyRing::get_persistent(KeyRingIdentifier::Session)
-            .or_else(|_| KeyRing::from_special_id(KeyRingIdentifier::User, true))
-            .map_err(unusable("open it"))?;
+        let ring = open()?;
         let key = match ring.search(name) {
             Ok(key) => key,
             Err(KeyError::KeyDoesNotExist | KeyError::KeyExpired | KeyError::KeyRevoked) => {
@@ -81,11 +83,24 @@ mod system {
         checked(name, bytes)
     }
 
+    fn open() -> Result<KeyRing, KeyringError> {
+        KeyRing::get_persistent(KeyRingIdentifier::Session)
+            .or_else(|_| KeyRing::from_special_id(KeyRingIdentifier::User, true))
+            .map_err(unusable("open it"))
+    }
+
+    /// A key that nobody writes to any more: a fresh one, or that of a process that came first.
     fn make(ring: &KeyRing, name: &str) -> Result<Key, KeyringError> {
-        let key = ring.add_key(name, Seed::from_system()?.expose()).map_err(unusable("add a key"))?;
-        // Without the second line only processes whose session holds the keyring could read it.
-        let permissions =
-            KeyPermissionsBuilder::builder().posessor(Permission::ALL).user(Permission::ALL).build();
+        let key = match ring.add_key(name, Seed::from_system()?.expose()) {
+            Ok(key) => key,
+            Err(denied @ KeyError::AccessDenied) => {
+                return ring.search(name).map_err(|_| unusable("add a key")(denied));
+            }
+            Err(error) => return Err(unusable("add a key")(error)),
+        };
+        let closed = || Permission::ALL.difference(Permission::WRITE);
+        // Without the user's part only processes whose session holds the keyring could read it.
+        let permissions = KeyPermissionsBuilder::builder().posessor(closed()).user(closed()).build();
         key.set_perms(permissions).map_err(unusable("give a key to its user"))?;
         Ok(key)
     }
@@ -106,9 +121,13 @@ mod system {
 
     #[cfg(test)]
     pub(super) fn add(name: &str, bytes: &[u8]) {
-        let ring = KeyRing::get_persistent(KeyRingIdentifier::Session)
-            .or_else(|_| KeyRing::from_special_id(KeyRingIdentifier::User, true));
-        ring.unwrap().add_key(name, bytes).unwrap();
+        open().unwrap().add_key(name, bytes).unwrap();
+    }
+
+    /// What a process does that looked for a key before another one made it.
+    #[cfg(test)]
+    pub(super) fn make_late(name: &str) -> Secret<Vec<u8>> {
+        Secret::new(make(&open().unwrap(), name).unwrap().read_to_vec().unwrap())
     }
 }
 
@@ -151,8 +170,31 @@ mod tests {
         let stored = format!("sordino:{name}");
         system::remove(&stored);
         assert!(first != read_or_make_key(&name).unwrap(), "a fresh one after the old is gone");
+        system::remove(&stored);
         system::add(&stored, b"short");
         assert!(matches!(read_or_make_key(&name), Err(KeyringError::NoKey { found: 5, .. })));
+        system::remove(&stored);
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn processes_that_make_a_key_at_the_same_moment_have_the_same() {
+        let name = format!("race-{}", std::process::id());
+        let first = match read_or_make_key(&name) {
+            Ok(key) => key,
+            Err(error) => return assert!(error.to_string().contains("--key-file"), "{error}"),
+        };
+        let stored = format!("sordino:{name}");
+        assert!(system::make_late(&stored).expose() == first.expose(), "it took the first one's place");
+        assert!(read_or_make_key(&name).unwrap() == first);
+        for _ in 0..20 {
+            system::remove(&stored);
+            let keys = std::thread::scope(|scope| {
+                let makers: Vec<_> = (0..8).map(|_| scope.spawn(|| read_or_make_key(&name))).collect();
+                makers.into_iter().map(|maker| maker.join().unwrap().unwrap()).collect::<Vec<_>>()
+            });
+            assert!(keys.iter().all(|key| *key == keys[0]));
+        }
         system::remove(&stored);
     }
 }

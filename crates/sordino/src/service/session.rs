@@ -13,6 +13,7 @@ use inference::connection::{Connection, Role, TimeLimits, TlsStream};
 use inference::requests::{KeptId, Reply, Request};
 use inference::server::{PreparedServer, Server};
 use inference::transcript::{Phase, Transcript};
+use network::text::with_causes;
 use tracing::{debug, error, info, warn};
 
 use super::keeper::{ClientName, KeepError, Owner};
@@ -46,6 +47,7 @@ pub(super) fn run(visit: &Visit, socket: TcpStream, address: SocketAddr) {
         Ok(secured) => secured,
         Err(error) => {
             Metrics::add(&service.metrics.failures, 1);
+            // No error holds a secret, nor do its causes: they name fields, counts and kinds.
             let reason = with_causes(&error);
             warn!(session = visit.number, client = %address.ip(), reason, "no TLS handshake");
             return;
@@ -273,17 +275,6 @@ fn kept(fault: KeepError) -> End {
             End::Refused(Refusal::new(RefusalCode::Internal, "the server's store failed; try again later"))
         }
     }
-}
-
-/// An error and what is behind it. None of them holds a secret: they name fields, counts and kinds.
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
 }
 
 fn fresh_id() -> Result<KeptId, InferenceError> {

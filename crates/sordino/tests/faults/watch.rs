@@ -1,7 +1,6 @@
 //! What both parties say of themselves: logs, errors, panics. None of it may hold a secret, all of it must explain.
 
 use std::collections::BTreeSet;
-use std::error::Error;
 use std::io;
 use std::sync::{Mutex, Once, PoisonError};
 
@@ -58,17 +57,6 @@ pub(crate) fn reasons() -> BTreeSet<String> {
 /// Looks for secrets in all that was logged.
 pub(crate) fn expect_no_secret_in_log() {
     expect_no_secret(&String::from_utf8(lock(&LOG).clone()).unwrap());
-}
-
-/// An error and its causes.
-pub(crate) fn whole_text(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
 }
 
 pub(crate) fn without_numbers(text: &str) -> String {

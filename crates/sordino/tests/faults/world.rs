@@ -1,7 +1,6 @@
 //! A server, a client that something happens to, and everything that must hold afterwards.
 
-use std::collections::BTreeMap;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,16 +13,14 @@ use sordino::crypto::secret::Secret;
 use sordino::inference::InferenceError;
 use sordino::inference::client::{Answer, Wishes};
 use sordino::inference::connection::refusal::RefusalCode;
-use sordino::inference::connection::{Identity, TimeLimits, TlsAcceptor, TlsConnector, TlsStream, Trust};
-use sordino::inference::plan::Reveal;
-use sordino::inference::server::{ServedModel, WeightMemory};
-use sordino::inference::setup::hello::ModelName;
+use sordino::inference::connection::{TimeLimits, TlsConnector, TlsStream, Trust};
 use sordino::network::image::Image;
 use sordino::network::inference_model::InferenceModel;
 use sordino::network::reference;
+use sordino::network::text::with_causes;
+use sordino::service::Limits;
 use sordino::service::prepared_file::PreparedFile;
 use sordino::service::store::{PreparedStore, StoreOptions};
-use sordino::service::{Keeper, Limits, Service, ServiceParts};
 
 use super::fault::{Fault, Plan, Way};
 use super::frames::FaultyStream;
@@ -134,7 +131,7 @@ impl World {
         self.settle();
         let outcome = match &result {
             Err(error) => {
-                let text = watch::whole_text(error);
+                let text = with_causes(error);
                 watch::expect_blame(&text);
                 watch::expect_no_secret(&text.replace(&self.server.fingerprint.to_string(), ""));
                 assert!(complaints() > before, "{case:?}: the server noticed nothing of {text}");
@@ -300,20 +297,8 @@ fn key() -> Secret<[u8; 32]> {
 }
 
 fn serve(model: &InferenceModel, folder: &Path, patience: Duration) -> Running {
-    let identity = Identity::generate().unwrap();
-    let fingerprint = identity.fingerprint();
-    let acceptor = TlsAcceptor::new(identity.into_key(), None).unwrap();
-    let served = ServedModel::with_salt(model, Reveal::Logits, WeightMemory::Everything, &[7; 32]).unwrap();
-    let models = BTreeMap::from([(ModelName::new("model").unwrap(), Arc::new(served))]);
     let options = StoreOptions { per_client: 10_000, ..StoreOptions::in_folder(folder) };
-    let keeper = Some(Arc::new(PreparedStore::open(options).unwrap()) as Arc<dyn Keeper>);
+    let keeper = Arc::new(PreparedStore::open(options).unwrap());
     let limits = Limits { silence: patience, idle: patience, ..Limits::default() };
-    let service = Service::new(ServiceParts { models, acceptor, limits, keeper }).unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn({
-        let service = Arc::clone(&service);
-        move || service.run(&listener)
-    });
-    Running { service, address, fingerprint }
+    Running::restart("model", model, limits, Some(keeper))
 }

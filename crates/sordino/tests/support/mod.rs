@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod processes;
+pub(crate) mod scratch;
 
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
@@ -77,8 +78,26 @@ impl Running {
     ) -> Self {
         let serve = |model| Arc::new(ServedModel::new(model, reveal, WeightMemory::Everything).unwrap());
         let named = models.iter().map(|(name, model)| (ModelName::new(name).unwrap(), serve(*model)));
-        let models: BTreeMap<_, _> = named.collect();
-        let service = Service::new(ServiceParts { models, acceptor, limits, keeper }).unwrap();
+        Self::run(ServiceParts { models: named.collect(), acceptor, limits, keeper }, fingerprint)
+    }
+
+    /// Serves one model as a server does that was started before: its commitments are those of the same salt.
+    pub(crate) fn restart(
+        name: &str,
+        model: &InferenceModel,
+        limits: Limits,
+        keeper: Option<Arc<dyn Keeper>>,
+    ) -> Self {
+        let identity = Identity::generate().unwrap();
+        let fingerprint = identity.fingerprint();
+        let acceptor = TlsAcceptor::new(identity.into_key(), None).unwrap();
+        let served = ServedModel::with_salt(model, Reveal::Logits, WeightMemory::Everything, &[7; 32]);
+        let models = BTreeMap::from([(ModelName::new(name).unwrap(), Arc::new(served.unwrap()))]);
+        Self::run(ServiceParts { models, acceptor, limits, keeper }, fingerprint)
+    }
+
+    fn run(parts: ServiceParts, fingerprint: Fingerprint) -> Self {
+        let service = Service::new(parts).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         thread::spawn({

@@ -148,8 +148,15 @@ pub fn find(path: &Path) -> Result<PathBuf, CheckpointError> {
 pub(super) fn read_manifest(folder: &Path) -> Result<Manifest, CheckpointError> {
     let path = folder.join(MANIFEST);
     let bytes = read_at_most(&path, MAX_MANIFEST_BYTES)?;
-    serde_json::from_slice(&bytes)
-        .map_err(|error| CheckpointError::Damaged { path, reason: error.to_string() })
+    let damaged = |reason| CheckpointError::Damaged { path: path.clone(), reason };
+    let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+    let (normalization, channels) = (&manifest.state.normalization, manifest.state.input.channels);
+    match normalization.is_usable(channels) {
+        true => Ok(manifest),
+        false => {
+            Err(damaged(format!("expected a mean and a deviation above 0 for each of {channels} channels")))
+        }
+    }
 }
 
 /// Reads a file and checks its length and digest.

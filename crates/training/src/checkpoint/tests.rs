@@ -116,6 +116,39 @@ fn damage_is_found() {
 }
 
 #[test]
+fn figures_come_back_to_the_last_bit() {
+    let scratch = Scratch::new("checkpoint-figures");
+    let mut checkpoint = example(1);
+    let figures = (1..2000).map(|index| (format!("{index}"), (f64::from(index) * 0.7).sin().exp() / 3.0));
+    checkpoint.state.accuracy = figures.collect();
+    checkpoint.save(scratch.path(), 4096).unwrap();
+    assert_eq!(Checkpoint::load(scratch.path(), Part::All).unwrap(), checkpoint);
+}
+
+#[test]
+fn a_normalization_that_makes_no_numbers_is_refused() {
+    let scratch = Scratch::new("checkpoint-normalization");
+    let folder = example(1).save(scratch.path(), 4096).unwrap();
+    let path = folder.join("state.json");
+    let good: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let unusable = "a deviation above 0 for each of 3 channels";
+    for (key, value, expected) in [
+        ("deviation", serde_json::json!([0.0, 1.0, 1.0]), unusable),
+        ("deviation", serde_json::json!([1.0, -1.0, 1.0]), unusable),
+        ("deviation", serde_json::json!([1.0, 1.0]), unusable),
+        ("mean", serde_json::json!([]), unusable),
+        // Infinite as 32 bits, and then not to be written as JSON again.
+        ("mean", serde_json::json!([-1e39, 0.5, 0.5]), "number out of range"),
+    ] {
+        let mut bad = good.clone();
+        bad["state"]["normalization"][key] = value.clone();
+        std::fs::write(&path, bad.to_string()).unwrap();
+        let error = Checkpoint::load(&folder, Part::Description).unwrap_err().to_string();
+        assert!(error.contains(expected), "{value}: {error}");
+    }
+}
+
+#[test]
 fn an_empty_place_says_what_is_expected() {
     let scratch = Scratch::new("checkpoint-none");
     let error = Checkpoint::load(scratch.path(), Part::All).unwrap_err();

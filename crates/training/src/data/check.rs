@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use network::text::with_causes;
+
 use super::{DataError, DataKind, DataPair, DataRequest, Dataset, cifar, folder, open};
 
 /// What was found in a folder.
@@ -136,11 +138,6 @@ fn unevenness(name: &str, set: &Dataset) -> Vec<Finding> {
         true => vec![Finding::Good(format!("{least} {name} images in every class"))],
         false => vec![Finding::Odd(format!("from {least} to {most} {name} images in a class"))],
     }
-}
-
-fn with_causes(error: &DataError) -> String {
-    let cause = std::error::Error::source(error).map(|cause| format!(": {cause}"));
-    format!("{error}{}", cause.unwrap_or_default())
 }
 
 #[cfg(test)]

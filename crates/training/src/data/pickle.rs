@@ -5,8 +5,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// The most values or places on the stack and in the memo; the files have about 150,000.
-const MAX_VALUES: usize = 1 << 21;
+/// The most opcodes, and so the most values; the files have about 300,000.
+const MAX_OPCODES: usize = 1 << 21;
+/// The most collections inside one another; the files have three. Dropping a value walks down them.
+const MAX_DEPTH: usize = 8;
+/// The longest text that can be recalled; a recall is two bytes long, so this is how much a short file can grow.
+const MAX_RECALLED_BYTES: usize = 100;
 
 /// A value of a pickle.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +52,7 @@ struct Machine<'a> {
 
 impl<'a> Machine<'a> {
     fn run(mut self) -> Result<Value, String> {
-        loop {
+        for _ in 0..MAX_OPCODES {
             let place = self.position;
             let opcode = self.byte()?;
             if opcode == b'.' {
@@ -62,10 +66,8 @@ impl<'a> Machine<'a> {
             if !known {
                 return Err(format!("opcode {opcode:#04x} at byte {place} is none that the release uses"));
             }
-            if self.stack.len() > MAX_VALUES || self.memo.len() > MAX_VALUES {
-                return Err(format!("more than {MAX_VALUES} values"));
-            }
         }
+        Err(format!("it has more than {MAX_OPCODES} opcodes"))
     }
 
     /// Opcodes that push a simple value.
@@ -118,11 +120,11 @@ impl<'a> Machine<'a> {
             }
             b't' => {
                 let items = self.marked()?;
-                self.stack.push(Value::Tuple(items));
+                self.stack.push(Value::Tuple(shallow(items)?));
             }
             0x85..=0x87 => {
                 let items = self.several(usize::from(opcode - 0x84))?;
-                self.stack.push(Value::Tuple(items));
+                self.stack.push(Value::Tuple(shallow(items)?));
             }
             b'q' => {
                 let place = u32::from(self.byte()?);
@@ -230,7 +232,7 @@ impl<'a> Machine<'a> {
 
     fn append(&mut self, items: Vec<Value>) -> Result<(), String> {
         match self.stack.last_mut() {
-            Some(Value::List(list)) => list.extend(items),
+            Some(Value::List(list)) => list.extend(shallow(items)?),
             _ => return Err("it appends to something that is no list".to_owned()),
         }
         Ok(())
@@ -240,7 +242,7 @@ impl<'a> Machine<'a> {
         let Some(Value::Dictionary(dictionary)) = self.stack.last_mut() else {
             return Err("it sets keys of something that is no dictionary".to_owned());
         };
-        let mut items = items.into_iter();
+        let mut items = shallow(items)?.into_iter();
         while let Some(key) = items.next() {
             let (Value::Bytes(key), Some(value)) = (key, items.next()) else {
                 return Err("a key is no text, or has no value".to_owned());
@@ -253,7 +255,7 @@ impl<'a> Machine<'a> {
     /// Large values are never recalled by these files, so only small ones are kept.
     fn memorize(&mut self, place: u32) {
         let is_small = |value: &Value| match value {
-            Value::Bytes(bytes) => bytes.len() <= 1000,
+            Value::Bytes(bytes) => bytes.len() <= MAX_RECALLED_BYTES,
             Value::Global(_) | Value::Integer(_) => true,
             _ => false,
         };
@@ -266,6 +268,24 @@ impl<'a> Machine<'a> {
         let value = self.memo.get(&place).ok_or("it recalls a value that the release never repeats")?;
         self.stack.push(value.clone());
         Ok(())
+    }
+}
+
+/// Items that may go into one more collection.
+fn shallow(items: Vec<Value>) -> Result<Vec<Value>, String> {
+    match items.iter().all(|item| depth(item) < MAX_DEPTH) {
+        true => Ok(items),
+        false => Err(format!("it has more than {MAX_DEPTH} collections inside one another")),
+    }
+}
+
+/// How many collections are inside one another; 0 for a value that is none.
+fn depth(value: &Value) -> usize {
+    let below = |items: &mut dyn Iterator<Item = &Value>| 1 + items.map(depth).max().unwrap_or(0);
+    match value {
+        Value::List(items) | Value::Tuple(items) => below(&mut items.iter()),
+        Value::Dictionary(items) => below(&mut items.values()),
+        _ => 0,
     }
 }
 
@@ -353,6 +373,33 @@ pub(super) mod tests {
         let mut long = good.clone();
         long.push(0);
         assert!(read(&long).is_err());
+    }
+
+    #[test]
+    fn nothing_is_nested_so_deep_that_dropping_it_ends_the_process() {
+        let tuples = |count| [b"\x80\x02N".to_vec(), vec![0x85; count], b".".to_vec()].concat();
+        assert!(read(&tuples(MAX_DEPTH)).is_ok());
+        for count in [MAX_DEPTH + 1, 1_000_000] {
+            let error = read(&tuples(count)).unwrap_err();
+            assert!(error.contains("8 collections inside one another"), "{error}");
+        }
+        let lists = [b"\x80\x02".to_vec(), b"]".repeat(20), b"a".repeat(19), b".".to_vec()].concat();
+        assert!(read(&lists).unwrap_err().contains("inside one another"));
+    }
+
+    #[test]
+    fn a_short_file_does_not_grow_large() {
+        let endless = |opcode: &[u8]| [b"\x80\x02](", &opcode.repeat(MAX_OPCODES)[..], b"e."].concat();
+        for opcode in [b"N", b"("] {
+            assert!(read(&endless(opcode)).unwrap_err().contains("opcodes"));
+        }
+        // Lists that are filled bit by bit leave the stack short.
+        let filled = [b"\x80\x02]", &b"(Ne".repeat(MAX_OPCODES / 3)[..], b"."].concat();
+        assert!(read(&filled).unwrap_err().contains("opcodes"));
+        let recalled =
+            |length: u8| [b"\x80\x02(U", &[length][..], &vec![0; length.into()], b"q\0h\0t."].concat();
+        assert!(read(&recalled(100)).is_ok());
+        assert!(read(&recalled(101)).unwrap_err().contains("recalls"));
     }
 
     #[test]

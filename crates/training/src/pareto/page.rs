@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
+use network::text::grouped;
+
 use super::scatter::{Mark, Scatter, Series};
-use super::table::{NOT_MEASURED, describe, grouped, published, results};
+use super::table::{NOT_MEASURED, describe, published, results};
 use super::{Group, Point, picture};
 use crate::optimize::ParetoFront;
 use crate::report::{STYLE, escape};

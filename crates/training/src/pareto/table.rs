@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use network::text::grouped;
+
 use super::{Group, Point};
 use crate::optimize::PrivateTiming;
 use crate::report::escape;
@@ -107,17 +109,4 @@ pub(super) fn published(points: &[PublishedPoint]) -> String {
         let _ = write!(text, "<li>A latency of {}: {}.</li>", escape(&paper.paper), escape(&paper.latency));
     }
     text + "</ul>\n"
-}
-
-/// `1,359,872`.
-pub(super) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

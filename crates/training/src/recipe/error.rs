@@ -50,6 +50,12 @@ pub enum RecipeError {
         /// What can be used.
         expected: &'static str,
     },
+    /// `nan` or `inf`.
+    #[error("{key} is NaN or infinite; expected a finite number")]
+    NotFinite {
+        /// Which.
+        key: String,
+    },
     /// Values that do not go together.
     #[error("{reason}")]
     Together {

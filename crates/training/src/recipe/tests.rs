@@ -59,6 +59,26 @@ fn values_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn numbers_that_a_checkpoint_cannot_hold_are_refused() {
+    for (addition, expected) in [
+        ("[training.schedule]\nfloor = nan\n", "training.schedule.floor is NaN or infinite"),
+        (
+            "[training.optimizer]\nkind = \"sgd\"\nmomentum = -inf\n",
+            "training.optimizer.momentum is NaN or infinite",
+        ),
+    ] {
+        let text = refusal(&format!("{SMALL}{addition}"));
+        assert!(text.contains(expected), "{addition}: {text}");
+    }
+}
+
+#[test]
+fn the_largest_seed_is_written_and_read() {
+    let recipe = Recipe { seed: u64::MAX, ..Recipe::from_toml(SMALL).unwrap() };
+    assert_eq!(Recipe::from_toml(&recipe.to_toml()).unwrap(), recipe);
+}
+
+#[test]
 fn a_missing_file_is_named() {
     let error = Recipe::from_file(Path::new("/nowhere/recipe.toml")).unwrap_err();
     assert_eq!(error.to_string(), "cannot read the recipe /nowhere/recipe.toml");

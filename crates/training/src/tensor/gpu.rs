@@ -169,54 +169,30 @@ pub(super) fn own_stream() -> Result<(), String> {
 }
 
 /// One step of SGD as one kernel: `velocity = momentum * velocity + gradient + decay * weights`, then `weights` down
-/// it. Whether it was done: without a GPU it is not.
-pub(crate) fn fused_sgd(
-    [weights, gradient, velocity, rate]: [&Tensor; 4],
-    decay: f64,
-    momentum: f64,
-    nesterov: bool,
-) -> bool {
-    let Some(gpu) = shim().filter(|_| weights.device().is_cuda()) else { return false };
-    let pointer = |tensor: &Tensor| tensor.as_ptr().cast::<c_void>();
-    // SAFETY: the pointers are those of live tensors, and the shim keeps none.
-    let answer = unsafe {
-        (gpu.sgd)(
-            pointer(weights),
-            pointer(gradient),
-            pointer(velocity),
-            pointer(rate),
-            decay,
-            momentum,
-            nesterov.into(),
-        )
-    };
-    gpu.check(answer).unwrap_or_else(|words| panic!("{words}"));
-    true
+/// it. The tensors are weights, gradient, velocity and rate. Whether it was done: without a GPU it is not.
+pub(crate) fn fused_sgd(tensors: [&Tensor; 4], decay: f64, momentum: f64, nesterov: bool) -> bool {
+    fused(tensors, |gpu, [weights, gradient, velocity, rate]| {
+        // SAFETY: the pointers are those of live tensors, as `fused` promises, and the shim keeps none.
+        unsafe { (gpu.sgd)(weights, gradient, velocity, rate, decay, momentum, nesterov.into()) }
+    })
 }
 
-/// One step of Adam as one kernel. Whether it was done: without a GPU it is not.
-pub(crate) fn fused_adam(
-    [weights, gradient, first, second, steps, rate]: [&Tensor; 6],
-    decay: f64,
-    [beta1, beta2, epsilon]: [f64; 3],
+/// One step of Adam as one kernel. The tensors are weights, gradient, first and second moment, steps and rate. Whether it
+/// was done: without a GPU it is not.
+pub(crate) fn fused_adam(tensors: [&Tensor; 6], decay: f64, [beta1, beta2, epsilon]: [f64; 3]) -> bool {
+    fused(tensors, |gpu, [weights, gradient, first, second, steps, rate]| {
+        // SAFETY: as for `fused_sgd`.
+        unsafe { (gpu.adam)(weights, gradient, first, second, steps, rate, decay, beta1, beta2, epsilon) }
+    })
+}
+
+/// Takes a step where the first tensor, the weights, is on a GPU. The pointers it gets live as long as the step.
+fn fused<const COUNT: usize>(
+    tensors: [&Tensor; COUNT],
+    step: impl FnOnce(&Gpu, [TensorPointer; COUNT]) -> Message,
 ) -> bool {
-    let Some(gpu) = shim().filter(|_| weights.device().is_cuda()) else { return false };
-    let pointer = |tensor: &Tensor| tensor.as_ptr().cast::<c_void>();
-    // SAFETY: as for `fused_sgd`.
-    let answer = unsafe {
-        (gpu.adam)(
-            pointer(weights),
-            pointer(gradient),
-            pointer(first),
-            pointer(second),
-            pointer(steps),
-            pointer(rate),
-            decay,
-            beta1,
-            beta2,
-            epsilon,
-        )
-    };
+    let Some(gpu) = shim().filter(|_| tensors[0].device().is_cuda()) else { return false };
+    let answer = step(gpu, tensors.map(|tensor| tensor.as_ptr().cast::<c_void>()));
     gpu.check(answer).unwrap_or_else(|words| panic!("{words}"));
     true
 }

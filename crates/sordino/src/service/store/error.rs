@@ -77,9 +77,7 @@ pub enum StoreError {
         came: i64,
     },
     /// Not there, no matter why.
-    #[error(
-        "prepared inference {id} is not in the store: it was used, has expired, or is another client's; prepare again"
-    )]
+    #[error("{}", id.sentence("is not in the store: it was used, has expired, or is another client's; prepare again"))]
     Unknown {
         /// Which one.
         id: KeptId,
@@ -107,7 +105,7 @@ pub enum StoreError {
         id: KeptId,
     },
     /// A row holds something else than it should.
-    #[error("prepared inference {id} cannot be used; it is gone")]
+    #[error("{}", id.sentence("cannot be used; it is gone"))]
     Kept {
         /// Which one.
         id: KeptId,

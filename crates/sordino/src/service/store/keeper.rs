@@ -48,3 +48,19 @@ impl From<StoreError> for KeepError {
         Self::Refused(Refusal::new(code, error.to_string()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_can_tell_which_inference_is_refused() {
+        let id = KeptId([0xa7; 16]);
+        let source = inference::kept::KeptError::Length { expected: 1, came: 2 };
+        for error in [StoreError::Unknown { id }, StoreError::Kept { id, source }] {
+            let KeepError::Refused(refusal) = KeepError::from(error) else { panic!("a refusal") };
+            let heard = Refusal::from_bytes(&refusal.to_bytes());
+            assert_eq!(KeptId::spent_by(&heard), Some(id), "{heard}");
+        }
+    }
+}

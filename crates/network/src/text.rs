@@ -1,0 +1,53 @@
+//! Numbers and errors as people read them, the same in every report and log.
+
+use std::error::Error;
+
+/// `1,359,872`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// An error and everything behind it: `cannot read a: no such file`.
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        let numbers = [(0, "0"), (999, "999"), (1_000, "1,000"), (1_359_872, "1,359,872")];
+        for (number, text) in numbers {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn an_error_comes_with_all_that_is_behind_it() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("level {level}")]
+        struct Nested {
+            level: u32,
+            source: Option<Box<Nested>>,
+        }
+        let nest = |level, source| Nested { level, source };
+        let error = nest(1, Some(Box::new(nest(2, Some(Box::new(nest(3, None)))))));
+        assert_eq!(with_causes(&error), "level 1: level 2: level 3");
+    }
+}

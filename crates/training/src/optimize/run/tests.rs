@@ -90,7 +90,7 @@ fn assert_keeps_accuracy(record: &ResultRecord) {
     assert!(*full > 85.0, "the full network has {full}%");
     assert!(record.relus <= RELUS / 4 && record.relus > 0, "{} ReLUs", record.relus);
     assert_eq!(record.relus_before, RELUS);
-    assert!(record.float_accuracy > full - 5.0, "{}% after {full}%", record.float_accuracy);
+    assert!(record.float_accuracy >= full - 5.0, "{}% after {full}%", record.float_accuracy);
 }
 
 #[test]
@@ -147,7 +147,20 @@ fn an_interrupted_search_goes_on_to_the_same_mask() {
 }
 
 #[test]
-fn deepreduce_keeps_the_accuracy_at_a_quarter() {
+fn deepreduce_keeps_the_accuracy_at_a_quarter_by_its_own_probes() {
+    let folder = Scratch::new("optimize-deepreduce-probes");
+    let mut recipe = recipe("method = \"deepreduce\"\nbudget = \"25%\"");
+    // Probes of half the length found another order each time.
+    recipe.training.epochs = 16;
+    let found = optimize(&recipe, &options(folder.path()), &mut Silent::default()).unwrap();
+    assert_keeps_accuracy(&found.records[0]);
+    let least = found.criticality.iter().find(|finding| finding.criticality == 0.0).unwrap();
+    assert_eq!(found.criticality.len(), 4);
+    assert!(!found.records[0].title.contains(&format!("S{}", least.stage)), "{}", found.records[0].title);
+}
+
+#[test]
+fn deepreduce_keeps_the_accuracy_at_a_quarter_in_a_given_order() {
     let folder = Scratch::new("optimize-deepreduce");
     let recipe = recipe("method = \"deepreduce\"\nbudget = \"25%\"\norder = \"3,2,4,1\"");
     let found = optimize(&recipe, &options(folder.path()), &mut Silent::default()).unwrap();

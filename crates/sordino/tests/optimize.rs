@@ -97,46 +97,41 @@ fn runs_of_a_sweep_beside_each_other_do_not_disturb_each_other() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A network linearized by SNL is frozen with its mask and runs in private as it runs in the clear.
+/// Optimizes a small network to a quarter of its ReLUs and freezes it; the model file and its ReLUs.
+#[cfg(feature = "training")]
+fn optimized(method: &str, more: &[&str], out: &str) -> (String, u64) {
+    let json =
+        |arguments: &[&str]| -> serde_json::Value { serde_json::from_str(&answer(arguments)).unwrap() };
+    let fixed = ["--network", "resnet10:m=2", "--budget", "25%", "--data", "synthetic", "--epochs", "2"];
+    let machine = ["--device", "cpu", "--threads", "1", "--out", out, "--json"];
+    let found = json(&[&["optimize", method], fixed.as_slice(), more, &machine].concat());
+    let record = &found["records"][0];
+    assert_eq!((record["relus_before"].as_u64(), record["recipe"]["seed"].as_u64()), (Some(2432), Some(1)));
+    let model = format!("{out}/model.sordino");
+    let frozen = json(&["freeze", record["checkpoint"].as_str().unwrap(), "-o", &model, "--json"]);
+    assert_eq!(frozen["relus"], record["relus"]);
+    (model, frozen["relus"].as_u64().unwrap())
+}
+
+/// What each method makes of a network runs in private as it runs in the clear.
 #[cfg(feature = "training")]
 #[test]
-fn an_optimized_network_runs_in_private_as_its_reference() {
+fn optimized_networks_run_in_private_as_their_references() {
     let folder = std::env::temp_dir().join(format!("sordino-optimize-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
-    let out = folder.to_str().unwrap();
-    let arguments = [
-        "optimize",
-        "snl",
-        "--network",
-        "resnet10:m=2",
-        "--budget",
-        "25%",
-        "--data",
-        "synthetic",
-        "--device",
-        "cpu",
-        "--threads",
-        "1",
-        "--epochs",
-        "2",
-        "--search-epochs",
-        "3",
-        "--out",
-        out,
-        "--json",
+    let methods: [(&str, &[&str]); 3] = [
+        ("snl", &["--search-epochs", "3"]),
+        ("deepreduce", &["--probe-epochs", "1"]),
+        ("deepreshape", &["--keep-network"]),
     ];
-    let found: serde_json::Value = serde_json::from_str(&answer(&arguments)).unwrap();
-    let record = &found["records"][0];
-    assert_eq!(record["relus"], 608);
-    assert_eq!(record["relus_before"], 2432);
-    assert_eq!(record["recipe"]["seed"], 1);
-    let model = format!("{out}/model.sordino");
-    let checkpoint = record["checkpoint"].as_str().unwrap();
-    let frozen: serde_json::Value =
-        serde_json::from_str(&answer(&["freeze", checkpoint, "-o", &model, "--json"])).unwrap();
-    assert_eq!(frozen["relus"], 608);
-    let verified: serde_json::Value =
-        serde_json::from_str(&answer(&["verify", &model, "-n", "2", "--json"])).unwrap();
-    assert!(verified.is_object());
+    for (method, more) in methods {
+        let (model, relus) = optimized(method, more, folder.join(method).to_str().unwrap());
+        // SNL's masks meet the budget exactly, pixel by pixel; the others come as near as their stages allow.
+        assert!(relus <= 608 && (relus == 608 || method != "snl"), "{method}: {relus}");
+        let verified = answer(&["verify", &model, "-n", "2", "--json"]);
+        let verified: serde_json::Value = serde_json::from_str(&verified).unwrap();
+        assert_eq!(verified["matches_reference"], true, "{method}");
+        assert_eq!(verified["images"], 2);
+    }
     std::fs::remove_dir_all(&folder).unwrap();
 }

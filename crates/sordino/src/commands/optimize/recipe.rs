@@ -22,6 +22,10 @@ const DEEPRESHAPE: &str = include_str!("../../../../../recipes/hybrenet-163k-cif
 const TRIAL_EPOCHS: u32 = 12;
 const TRIAL_BATCH: usize = 50;
 
+/// Epochs in which the rate rises, when one of our recipes trains another network than its own: with few ReLUs some
+/// networks fall over at the full rate in their first epoch and never recover.
+const WARM_UP_EPOCHS: f64 = 5.0;
+
 /// The recipe that the flags mean.
 pub(super) fn of(method: &Method) -> anyhow::Result<Recipe> {
     let common = method.common();
@@ -69,6 +73,9 @@ fn base(method: &Method, common: &CommonArguments) -> anyhow::Result<(Recipe, bo
     let mut recipe = Recipe::from_toml(text)?;
     recipe.teacher = None;
     recipe.title = String::new();
+    if !matches!(method, Method::Snl(_)) {
+        recipe.training.schedule.warm_up_epochs = WARM_UP_EPOCHS;
+    }
     // The order of the recipe is that of ResNet-18 on CIFAR-100, its budget that of one table's row.
     if let Some(OptimizeSection::DeepReduce(section)) = &mut recipe.optimize {
         (section.order, section.budget) = (None, None);
@@ -111,12 +118,12 @@ fn set_synthetic(recipe: &mut Recipe) {
     }
 }
 
-/// Another number of epochs; milestones and warm-ups move in proportion.
+/// Another number of epochs; milestones and the teacher's warm-up move in proportion, the rate's takes a quarter at most.
 fn set_epochs(recipe: &mut Recipe, epochs: u32) {
     let training = &mut recipe.training;
     let part = f64::from(epochs) / f64::from(training.epochs.max(1));
     training.epochs = epochs;
-    training.schedule.warm_up_epochs *= part;
+    training.schedule.warm_up_epochs = training.schedule.warm_up_epochs.min(f64::from(epochs) / 4.0);
     if training.schedule.kind == ScheduleKind::Step {
         let moved = |milestone: &mut u32| *milestone = (f64::from(*milestone) * part).round() as u32;
         training.schedule.milestones.iter_mut().for_each(moved);

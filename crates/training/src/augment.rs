@@ -287,6 +287,34 @@ mod tests {
     }
 
     #[test]
+    fn changes_act_on_what_was_cropped_and_mirrored() {
+        let (images, pixels) = pixels();
+        let augmentation =
+            Augmentation { crop_padding: 1, flip: true, trivial: 1.0, ..Augmentation::default() };
+        let none = Change::NONE;
+        let shifted = Change { places: [1.0, 0.0, 1.0, 0.0, 1.0, -1.0], ..none };
+        let inverted = Change { inverted_from: 30.0, ..none };
+        let numbers = [shifted.numbers(), inverted.numbers()].concat();
+        let numbers = Device::Cpu.floats(&numbers, &[2, Change::NUMBERS as i64]).transpose(0, 1).contiguous();
+        // Both are cropped by (0 - 1, 2 - 1); the first is mirrored too.
+        let mut draws = step(&[0, 1], &[0, 0, 2, 2, 1, 0, 0, 0, 0, 0], &[0; 4], 1.0);
+        draws.changes = Some(Changes(numbers));
+        let cropped = |image: usize, channel, row, column: i64| {
+            let column = if image == 0 { 3 - column } else { column };
+            pixel(&images, image, channel, row - 1, column + 1)
+        };
+        assert_batch(&pixels.batch(&augmentation, &draws), |image, channel, row, column| match image {
+            // The cropped image has black around it when it is shifted, whatever the padding held there.
+            0 if row + 1 > 2 || column < 1 => 0.0,
+            0 => cropped(0, channel, row + 1, column - 1),
+            _ => match cropped(1, channel, row, column) {
+                color if color >= 30.0 => 255.0 - color,
+                color => color,
+            },
+        });
+    }
+
+    #[test]
     fn what_is_cut_out_has_the_mean_color() {
         let pixels = Pixels::new(&[200; 12], Shape::new(1, 3, 4), &[100.0 / 255.0], &[0.5], Device::Cpu);
         let augmentation = Augmentation { cutout: 9, ..Augmentation::default() };

@@ -134,6 +134,7 @@ th{color:var(--faint);font-weight:500}.key{display:inline-block;width:14px;heigh
 svg{width:100%;height:auto;display:block}svg text{fill:var(--faint);font:12px system-ui,sans-serif}
 .grid{stroke:var(--line);stroke-width:1}.curve{fill:none;stroke-width:2;stroke-linejoin:round}
 p{color:var(--faint)}
+@media(max-width:640px){svg text{font-size:22px}}
 </style>";
 
 #[cfg(test)]

@@ -34,9 +34,9 @@ fn section(group: &Group) -> String {
              their points are favored.</p>\n",
         );
     }
-    text.push_str("<h3>Accuracy against ReLUs</h3>\n");
+    text.push_str("<h3>Accuracy in % against ReLUs</h3>\n");
     text.push_str(&against_relus(group, &papers));
-    text.push_str("<h3>Accuracy against the time from image to answer</h3>\n");
+    text.push_str("<h3>Accuracy in % against the time from image to answer</h3>\n");
     text.push_str(&against_latency(group, &papers));
     text.push_str("<h3>Results</h3>\n");
     text.push_str(&results(group));
@@ -85,7 +85,8 @@ fn against_latency(group: &Group, papers: &[PublishedPoint]) -> String {
                 y: point.record.accuracy().0,
                 label: point.number.to_string(),
                 title: format!("{}: {:.1} ms", point.record.title, 1e3 * timing.online_s),
-                on_front: point.on_front,
+                // Few ReLUs are not always little time.
+                on_front: false,
             };
             match by_setting.iter_mut().find(|(known, _)| *known == setting) {
                 Some((_, marks)) => marks.push(mark),
@@ -100,7 +101,8 @@ fn against_latency(group: &Group, papers: &[PublishedPoint]) -> String {
         );
     }
     let mut series: Vec<Series> = Vec::new();
-    for (index, (setting, marks)) in by_setting.into_iter().enumerate() {
+    for (index, (setting, mut marks)) in by_setting.into_iter().enumerate() {
+        find_front(&mut marks);
         let color = [0, 5, 6, 7][index % 4];
         let name = format!("ours, measured online: {setting}");
         series.push(Series { name, color, is_ours: true, marks });
@@ -119,26 +121,31 @@ fn against_latency(group: &Group, papers: &[PublishedPoint]) -> String {
     scatter.svg() + &note
 }
 
+/// Tells each mark whether no other is both as far left and as high.
+fn find_front(marks: &mut [Mark]) {
+    let mut front = ParetoFront::default();
+    for (place, mark) in marks.iter().enumerate() {
+        front.insert((mark.x * 1e6) as u64, mark.y, place);
+    }
+    for (_, _, place) in front.points() {
+        marks[*place].on_front = true;
+    }
+}
+
 /// One series for each paper, with its own front.
 fn papers_series(points: &[PublishedPoint], x: fn(&PublishedPoint) -> Option<f64>) -> Vec<Series> {
     let mut series: Vec<Series> = Vec::new();
     for (index, paper) in reproduce::papers().iter().enumerate() {
         let own: Vec<&PublishedPoint> = points.iter().filter(|point| point.paper == paper.paper).collect();
-        let mut front = ParetoFront::default();
-        for (place, point) in own.iter().enumerate() {
-            if let Some(x) = x(point) {
-                front.insert((x * 1e6) as u64, point.accuracy, place);
-            }
-        }
-        let mark = |(place, point): (usize, &&PublishedPoint)| {
+        let mark = |point: &&PublishedPoint| {
             let title = format!(
                 "{}, {}: {}, {} ReLUs, {}%",
                 point.paper, point.place, point.row, point.printed_relus, point.accuracy
             );
-            let on_front = front.points().iter().any(|(_, _, on)| *on == place);
-            Some(Mark { x: x(point)?, y: point.accuracy, label: String::new(), title, on_front })
+            Some(Mark { x: x(point)?, y: point.accuracy, label: String::new(), title, on_front: false })
         };
-        let marks: Vec<Mark> = own.iter().enumerate().filter_map(mark).collect();
+        let mut marks: Vec<Mark> = own.iter().filter_map(mark).collect();
+        find_front(&mut marks);
         let name = format!("{}, as printed", paper.paper);
         series.push(Series { name, color: index + 1, is_ours: false, marks });
     }

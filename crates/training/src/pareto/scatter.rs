@@ -125,7 +125,12 @@ impl Frame {
         };
         let ((first, last), (low, high)) = (bounds(|mark| mark.x), bounds(|mark| mark.y));
         let levels = (first <= last).then(|| ticks(low, high))?;
-        Some(Self { first: first.log10() - 0.08, last: last.log10() + 0.08, levels })
+        let (mut first, mut last) = (first.log10() - 0.08, last.log10() + 0.08);
+        // A few points close together would have no number beneath them.
+        while round_numbers(first, last).len() < 2 {
+            (first, last) = (first - 0.1, last + 0.1);
+        }
+        Some(Self { first, last, levels })
     }
 
     fn x(&self, value: f64) -> f64 {
@@ -217,6 +222,10 @@ mod tests {
             let left: f64 = place.split('"').next().unwrap().parse().unwrap();
             assert!((LEFT..=WIDTH).contains(&left), "{left}");
         }
+        let one = Series { name: String::new(), color: 0, is_ours: true, marks: vec![mark(608.0, 91.3)] };
+        let alone = Scatter { series: vec![one], ..scatter };
+        // Two levels and two round numbers around the point.
+        assert_eq!(alone.svg().matches("class=\"tick\"").count(), 4);
         let empty =
             Scatter { x_title: String::new(), y_title: String::new(), x_text: number, series: vec![] };
         assert_eq!(empty.svg(), "");

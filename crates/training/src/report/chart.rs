@@ -52,7 +52,10 @@ impl Chart {
             );
         }
         for tick in ticks_of_epochs(last) {
-            let _ = write!(svg, "<text x={:.1} y={} text-anchor=middle>{tick}</text>", x(tick), HEIGHT - 6.0);
+            let (name, anchor) =
+                if tick == 0.0 { ("epoch 0".to_owned(), "start") } else { (tick.to_string(), "middle") };
+            let _ =
+                write!(svg, "<text x={:.1} y={} text-anchor={anchor}>{name}</text>", x(tick), HEIGHT - 6.0);
         }
         for (index, curve) in self.curves.iter().enumerate() {
             let places: Vec<String> = curve

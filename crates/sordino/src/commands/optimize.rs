@@ -173,6 +173,8 @@ fn train(
 ) -> anyhow::Result<Answer> {
     let method = recipe.optimize.as_ref().map_or("optimize", |section| section.method());
     let options = arguments.options(data, method)?;
+    let records = || std::fs::read(options.folder.join(training::optimize::run::RECORDS)).ok();
+    let earlier = records();
     let found = training::optimize::run::optimize(recipe, &options, &mut watch::Terminal::new())?;
     if arguments.json {
         return super::write_json(out, &found);
@@ -188,6 +190,9 @@ fn train(
     }
     watch::write_records(&found.records, out)?;
     let folder = options.folder.display();
+    if earlier.is_some() && earlier == records() {
+        writeln!(out, "this was done before with the same recipe; nothing was trained now")?;
+    }
     writeln!(
         out,
         "all of it in {folder}, with the recipes in {folder}/{}",

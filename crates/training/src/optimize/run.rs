@@ -1,6 +1,7 @@
 //! A recipe with an `[optimize]` section becomes trained networks of few ReLUs.
 //!
 //! ```text
+//! OUT/recipe.toml      whose folder it is: another recipe is refused
 //! OUT/teacher          the full network, where no teacher was given
 //! OUT/search           SNL: checkpoints and `search.jsonl`
 //! OUT/settled          SNL: the masked network before fine-tuning, `mask.sordino-mask`, `settled.json`
@@ -14,6 +15,7 @@
 mod deepreduce;
 mod deepreshape;
 mod error;
+pub(super) mod identity;
 mod snl;
 
 use std::path::{Path, PathBuf};
@@ -75,11 +77,15 @@ pub fn optimize(
     let section = recipe.optimize.clone().ok_or(OptimizeError::NoMethod)?;
     let done = options.folder.join(RECORDS);
     if done.is_file() {
+        identity::claim(&options.folder, recipe)?;
+    }
+    if done.is_file() {
         return read_json(&done);
     }
     let images = Images::open(recipe, options.data.as_deref())?;
     let (shape, classes) = (images.training.shape, images.training.classes.len());
     preview(recipe, shape, classes)?;
+    identity::claim(&options.folder, recipe)?;
     let spec = recipe.network.build(shape, classes).map_err(OptimizeError::from)?;
     let job = Job { recipe, options, spec, section: &section };
     let found = match &section {

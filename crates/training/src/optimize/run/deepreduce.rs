@@ -5,6 +5,7 @@ use network::design::CriticalityOrder;
 use super::{Found, Job, OptimizeRunError, OptimizeWatch, read_json, write_json};
 use crate::optimize::deepreduce::{StageFinding, candidates, choose, criticalities, order, probes};
 use crate::optimize::{DeepReduceSection, OptimizeError, Plan};
+use crate::recipe::TrainOn;
 
 impl Job<'_> {
     pub(super) fn deepreduce(
@@ -59,9 +60,11 @@ impl Job<'_> {
         Ok(findings)
     }
 
-    /// The recipe with the probes' epochs; milestones move in proportion.
+    /// The recipe with the probes' epochs; milestones move in proportion. An order is a choice, so it is made on held-out
+    /// images, even where the networks then learn from all.
     fn probe_recipe(&self, section: &DeepReduceSection) -> crate::recipe::Recipe {
         let mut recipe = self.recipe.clone();
+        recipe.data.train_on = TrainOn::Split;
         if let Some(epochs) = section.probe_epochs {
             let training = &mut recipe.training;
             let part = f64::from(epochs) / f64::from(training.epochs);

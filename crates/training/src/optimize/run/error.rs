@@ -48,6 +48,17 @@ pub enum OptimizeRunError {
         /// The folder.
         folder: PathBuf,
     },
+    /// The optimization of another recipe is in the folder.
+    #[error(
+        "{} holds the optimization of another recipe: {differences}; choose another folder with --out, or remove this one",
+        folder.display()
+    )]
+    OtherRecipe {
+        /// The folder.
+        folder: PathBuf,
+        /// What differs.
+        differences: String,
+    },
     /// A file that cannot be read or written.
     #[error("cannot read or write {}", path.display())]
     File {

@@ -152,6 +152,8 @@ fn deepreduce_keeps_the_accuracy_at_a_quarter_by_its_own_probes() {
     let mut recipe = recipe("method = \"deepreduce\"\nbudget = \"25%\"");
     // Probes of half the length found another order each time.
     recipe.training.epochs = 16;
+    recipe.data.synthetic.as_mut().unwrap().training = 2000;
+    recipe.data.held_out = Some(500);
     let found = optimize(&recipe, &options(folder.path()), &mut Silent::default()).unwrap();
     assert_keeps_accuracy(&found.records[0]);
     let least = found.criticality.iter().find(|finding| finding.criticality == 0.0).unwrap();

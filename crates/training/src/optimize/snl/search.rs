@@ -13,9 +13,9 @@ use crate::assemble::{Granularity, TrainableNetwork};
 use crate::checkpoint::{Checkpoint, Part, State};
 use crate::distill::{Distillation, Losses};
 use crate::learn::{DeviceImages, LearnOptions, Learner, Optimizer, StepRates, evaluate};
+use crate::optimize::SnlSection;
 use crate::optimize::run::OptimizeRunError;
-use crate::optimize::{OptimizeSection, SnlSection};
-use crate::recipe::Recipe;
+use crate::optimize::run::identity::comparable;
 use crate::tensor::to_floats;
 
 /// Images of one step of a trial.
@@ -290,18 +290,6 @@ impl Running<'_> {
         checkpoint.save(self.search.folder, self.search.shard_bytes)?;
         Ok(())
     }
-}
-
-/// A recipe without what makes no difference to a search that goes on: where the data lies, how long it may take, how
-/// often it is written.
-fn comparable(recipe: &Recipe) -> Recipe {
-    let mut recipe = recipe.clone();
-    recipe.title = String::new();
-    recipe.data.directory = None;
-    if let Some(OptimizeSection::Snl(section)) = &mut recipe.optimize {
-        (section.max_epochs, section.checkpoint_every) = (1, 1);
-    }
-    recipe
 }
 
 /// `search.jsonl`: one line for each epoch.

@@ -104,7 +104,7 @@ pub enum LogError {
         source: io::Error,
     },
     /// It could not be read.
-    #[error("cannot read {}; expected the folder of a run or a log", path.display())]
+    #[error("cannot read {}; expected the folder of a run or a log, such as OUT/trained of an optimization", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,

@@ -69,7 +69,7 @@ fn write_group(group: &Group, out: &mut dyn Write) -> anyhow::Result<()> {
         let timing = record.private.first();
         table.row(vec![
             if point.on_front { "*" } else { "" }.to_owned(),
-            record.network.clone(),
+            record.title.clone(),
             grouped(record.relus),
             short(record.macs),
             format!("{:.2}%", record.accuracy().0),

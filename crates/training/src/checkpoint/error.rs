@@ -35,6 +35,14 @@ pub enum CheckpointError {
         /// Where it was looked for.
         path: PathBuf,
     },
+    /// There are runs in the folder, none of which was named.
+    #[error("{} is no run, but holds some; name one of them: {}", path.display(), runs.join(", "))]
+    OfRuns {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// The runs.
+        runs: Vec<String>,
+    },
     /// A file is not what the checkpoint says.
     #[error("{} is damaged: {reason}; copy the checkpoint again", path.display())]
     Damaged {

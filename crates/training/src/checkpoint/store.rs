@@ -141,7 +141,20 @@ pub fn find(path: &Path) -> Result<PathBuf, CheckpointError> {
             return Ok(folder);
         }
     }
-    Err(CheckpointError::None { path: path.into() })
+    let runs = runs_in(path);
+    match runs.is_empty() {
+        true => Err(CheckpointError::None { path: path.into() }),
+        false => Err(CheckpointError::OfRuns { path: path.into(), runs }),
+    }
+}
+
+/// The runs that lie in a folder, as a result of `optimize` does.
+fn runs_in(path: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let folders = entries.map(|entry| entry.path()).filter(|folder| folder.join(FOLDER).is_dir());
+    let mut runs: Vec<String> = folders.map(|folder| folder.display().to_string()).collect();
+    runs.sort_unstable();
+    runs
 }
 
 /// Reads the description of a checkpoint.

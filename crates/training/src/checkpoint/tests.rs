@@ -156,6 +156,15 @@ fn an_empty_place_says_what_is_expected() {
 }
 
 #[test]
+fn a_folder_of_runs_names_them() {
+    let scratch = Scratch::new("checkpoint-of-runs");
+    example(1).save(&scratch.path().join("trained"), 1 << 20).unwrap();
+    example(1).save(&scratch.path().join("teacher"), 1 << 20).unwrap();
+    let error = find(scratch.path()).unwrap_err().to_string();
+    assert!(error.contains("/teacher, ") && error.ends_with("/trained"), "{error}");
+}
+
+#[test]
 fn the_freezer_reads_the_weights() {
     let mut checkpoint = example(1);
     let spec = checkpoint.spec().unwrap();

@@ -105,7 +105,10 @@ impl ResultRecord {
         let accuracy = held_out.or(test).unwrap_or(0.0);
         let measured_on = if held_out.is_some() { "held-out" } else { "test" };
         Ok(Self {
-            title: state.recipe.title.clone(),
+            title: match state.recipe.title.as_str() {
+                "" => spec.name().to_owned(),
+                title => title.to_owned(),
+            },
             method: if mask.is_some() { "masked".to_owned() } else { "train".to_owned() },
             network: spec.name().to_owned(),
             seed: state.recipe.seed,

@@ -36,7 +36,7 @@ fn section(group: &Group) -> String {
     }
     text.push_str("<h3>Accuracy in % against ReLUs</h3>\n");
     text.push_str(&against_relus(group, &papers));
-    text.push_str("<h3>Accuracy in % against the time from image to answer</h3>\n");
+    text.push_str("<h3>Accuracy in % against time</h3>\n");
     text.push_str(&against_latency(group, &papers));
     text.push_str("<h3>Results</h3>\n");
     text.push_str(&results(group));
@@ -109,9 +109,9 @@ fn against_latency(group: &Group, papers: &[PublishedPoint]) -> String {
     }
     series.extend(papers_series(papers, |point| point.latency));
     let x_text = |value: f64| {
-        if value < 1.0 { format!("{} ms", (value * 1e3).round()) } else { format!("{value} s") }
+        if value < 1.0 { format!("{} ms", (value * 1e4).round() / 10.0) } else { format!("{value} s") }
     };
-    let title = "seconds; what the papers' contain is below";
+    let title = "ours: from image to answer; what the papers' contain is below";
     let scatter = Scatter { x_title: title.to_owned(), y_title: "accuracy, %".to_owned(), x_text, series };
     let missing = group.points.iter().filter(|point| point.record.private.is_empty()).count();
     let note = match missing {
@@ -218,7 +218,8 @@ const SCRIPT: &str = "<script>
 document.querySelectorAll('table.sortable').forEach(function(table){
  var body=table.tBodies[0];
  table.querySelectorAll('th').forEach(function(head,column){
-  head.className='can';
+  head.className='can';head.tabIndex=0;
+  head.addEventListener('keydown',function(event){if(event.key==='Enter'||event.key===' '){event.preventDefault();head.click();}});
   head.addEventListener('click',function(){
    var down=head.getAttribute('aria-sort')==='ascending';
    table.querySelectorAll('th').forEach(function(other){other.removeAttribute('aria-sort');});

@@ -158,9 +158,8 @@ impl Report {
             let each = self.online.wall_s * 1e3 / self.batch as f64;
             writeln!(out, "{} images share each round trip: {each:.1} ms online per image", self.batch)?;
         }
-        for (kind, times) in &self.by_kind {
-            writeln!(out, "{kind:<11} {times}")?;
-        }
+        self.work_table().write(out)?;
+        writeln!(out)?;
         for parameters in &self.he {
             writeln!(out, "{parameters}")?;
         }
@@ -175,6 +174,21 @@ impl Report {
             self.server_ready_s
         )?;
         self.write_agreement(out)
+    }
+
+    /// How long each kind of work took each party.
+    fn work_table(&self) -> Table {
+        let figures = ["offline_client_s", "offline_server_s", "online_client_s", "online_server_s"];
+        let mut table =
+            Table::new(&["<work", "offline client", "offline server", "online client", "online server"]);
+        for (kind, times) in &self.by_kind {
+            let cell = |figure: &&str| match times[*figure].as_f64() {
+                Some(seconds) if seconds > 0.0 => format!("{:.1} ms", seconds * 1e3),
+                _ => "-".to_owned(),
+            };
+            table.row(std::iter::once(kind.clone()).chain(figures.iter().map(cell)).collect());
+        }
+        table
     }
 
     fn phase_table(&self) -> Table {

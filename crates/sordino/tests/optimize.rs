@@ -97,6 +97,36 @@ fn runs_of_a_sweep_beside_each_other_do_not_disturb_each_other() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// A run that cannot be made is named at the end; the others are made.
+#[cfg(feature = "training")]
+#[test]
+fn a_run_that_fails_does_not_keep_a_sweep_from_the_others() {
+    let folder = std::env::temp_dir().join(format!("sordino-sweep-failure-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let recipe = "[data]\nset = \"synthetic\"\n[network]\nname = \"resnet10:m=2\"\n[training]\nepochs = 1\nbatch = 100\n\
+                  [optimize]\nmethod = \"deepreduce\"\nbudget = \"50%\"\norder = \"3,2,4,1\"\n";
+    std::fs::write(folder.join("a.toml"), recipe).unwrap();
+    let sweep = folder.join("sweep.toml");
+    std::fs::write(&sweep, "recipes = [\"a.toml\"]\nbudgets = [800000, 1000]\n").unwrap();
+    let out = folder.join("out");
+    for parallel in ["1", "2"] {
+        let fixed = ["--device", "cpu", "--threads", "1", "--parallel", parallel, "--out"];
+        let output = sordino(
+            &[&["sweep", sweep.to_str().unwrap()], fixed.as_slice(), &[out.to_str().unwrap()]].concat(),
+        );
+        let (table, errors) =
+            (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        assert!(table.starts_with("1 results"), "{table}");
+        assert!(
+            errors.contains("smaller budget") && errors.contains("1 of 2 runs failed: a-800000"),
+            "{errors}"
+        );
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 /// Optimizes a small network to a quarter of its ReLUs and freezes it; the model file and its ReLUs.
 #[cfg(feature = "training")]
 fn optimized(method: &str, more: &[&str], out: &str) -> (String, u64) {

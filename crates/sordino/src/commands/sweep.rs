@@ -54,11 +54,20 @@ fn sweep(arguments: &Arguments, _: &[SweepRun], _: &mut dyn Write) -> anyhow::Re
 fn sweep(arguments: &Arguments, runs: &[SweepRun], out: &mut dyn Write) -> anyhow::Result<Answer> {
     let stem = arguments.recipe.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let options = arguments.run.options(arguments.data.as_deref(), &stem)?;
-    let (count, front) = many::run_all(runs, &options, arguments.parallel.into())?;
+    let many::Outcome { results, front, failed } = many::run_all(runs, &options, arguments.parallel.into())?;
     if arguments.run.json {
-        return super::write_json(out, &front);
+        super::write_json(out, &front)?;
+    } else {
+        writeln!(out, "{results} results, {} of them on the front:\n", front.len())?;
+        super::optimize::watch::write_records(&front, out)?;
     }
-    writeln!(out, "{count} results, {} of them on the front:\n", front.len())?;
-    super::optimize::watch::write_records(&front, out)?;
+    if !failed.is_empty() {
+        anyhow::bail!(
+            "{} of {} runs failed: {}; mend them, and the same command makes what is missing",
+            failed.len(),
+            runs.len(),
+            failed.join(", ")
+        );
+    }
     Ok(Answer::Yes)
 }

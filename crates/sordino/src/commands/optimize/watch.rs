@@ -22,6 +22,11 @@ impl Terminal {
     pub(in crate::commands) fn of_run(name: &str) -> Self {
         Self(watch::Terminal::of_run(name))
     }
+
+    /// Says why a run ends before it is done.
+    pub(in crate::commands) fn fail(&self, text: &str) {
+        self.0.say(text);
+    }
 }
 
 impl Watch for Terminal {

@@ -7,18 +7,29 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use anyhow::Context;
+use network::text::with_causes;
 use training::optimize::run::{OptimizeOptions, optimize};
 use training::optimize::{ParetoFront, ResultRecord, SweepRun};
 
 use crate::commands::optimize::watch::Terminal;
 
-/// Makes all runs; how many results there are, and those on the front. After a failure no run is begun, and those
-/// under way are finished.
+/// What all runs came to.
+pub(super) struct Outcome {
+    /// How many results there are.
+    pub(super) results: usize,
+    /// Those that no other beats.
+    pub(super) front: Vec<ResultRecord>,
+    /// The runs that failed, each of which said why.
+    pub(super) failed: Vec<String>,
+}
+
+/// Makes all runs. One that fails does not keep the others from being made; only a disk or a device that cannot be used
+/// ends them all.
 pub(super) fn run_all(
     runs: &[SweepRun],
     whole: &OptimizeOptions,
     parallel: usize,
-) -> anyhow::Result<(usize, Vec<ResultRecord>)> {
+) -> anyhow::Result<Outcome> {
     let sweep =
         Many { runs, whole, is_alone: parallel == 1, next: AtomicUsize::new(0), kept: Mutex::default() };
     if sweep.is_alone {
@@ -44,7 +55,7 @@ pub(super) fn run_all(
         }
     }
     let kept = sweep.kept.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok((kept.results, kept.front()))
+    Ok(Outcome { results: kept.results, front: kept.front(), failed: kept.failed })
 }
 
 struct Many<'a> {
@@ -59,6 +70,7 @@ struct Many<'a> {
 struct Kept {
     results: usize,
     front: ParetoFront<ResultRecord>,
+    failed: Vec<String>,
 }
 
 impl Kept {
@@ -78,9 +90,13 @@ impl Many<'_> {
             };
             let options = OptimizeOptions { folder, ..self.whole.clone() };
             let mut watch = if self.is_alone { Terminal::new() } else { Terminal::of_run(&run.name) };
-            let found = optimize(&run.recipe, &options, &mut watch)
-                .with_context(|| format!("{} stopped; what was done before is kept", run.name))?;
-            self.keep(found.records)?;
+            match optimize(&run.recipe, &options, &mut watch) {
+                Ok(found) => self.keep(found.records)?,
+                Err(error) => {
+                    watch.fail(&format!("failed: {}", with_causes(&error)));
+                    self.kept.lock().unwrap_or_else(PoisonError::into_inner).failed.push(run.name.clone());
+                }
+            }
         }
         Ok(())
     }

@@ -68,7 +68,8 @@ pub(super) struct RunArguments {
     /// What to compute on [default: cuda where there is one].
     #[arg(long, value_enum)]
     pub(super) device: Option<DeviceChoice>,
-    /// Where everything goes; a second call with the same folder goes on [default: runs/ and the method, or the sweep's or table's name].
+    /// Where everything goes; a second call with the same folder goes on [default: runs/ and the method, or the
+    /// name of the sweep or table].
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
     /// The largest file of a checkpoint, in MiB.

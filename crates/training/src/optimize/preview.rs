@@ -3,7 +3,9 @@
 use network::cost::Cost;
 use network::design::CriticalityOrder;
 use network::shape::Shape;
+use network::spec::NetworkSpec;
 use network::transform::Reduction;
+use network::walk::StageIndex;
 
 use super::{OptimizeError, OptimizeSection, Plan, deepreduce, deepreshape};
 use crate::checkpoint;
@@ -56,6 +58,9 @@ pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview,
         }
         OptimizeSection::DeepReduce(deepreduce) => {
             let Some(order) = &deepreduce.order else {
+                if let Some(budget) = budget {
+                    some_order_meets(budget, name, &spec, deepreduce.single_blocks)?;
+                }
                 return Ok(Preview::Probes(deepreduce::probes(name, &spec)?));
             };
             let order = CriticalityOrder::parse(order)?;
@@ -72,6 +77,28 @@ pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview,
             Ok(Preview::Networks(vec![plan]))
         }
     }
+}
+
+/// Refuses a budget below the smallest network of every order: before probes are trained, not after. The smallest
+/// network keeps the most critical stage alone, so one order for each stage says it.
+fn some_order_meets(
+    budget: u64,
+    name: &str,
+    spec: &NetworkSpec,
+    single_blocks: bool,
+) -> Result<(), OptimizeError> {
+    let stages: Vec<StageIndex> = (1..=spec.stage_count()).map(StageIndex).collect();
+    let mut refusal = Ok(());
+    for first in &stages {
+        let others = stages.iter().filter(|stage| *stage != first);
+        let order = CriticalityOrder::new(std::iter::once(first).chain(others).copied().collect())?;
+        let plans = deepreduce::candidates(name, spec, &order, single_blocks)?;
+        match deepreduce::choose(&plans, budget) {
+            Ok(_) => return Ok(()),
+            Err(error) => refusal = Err(error),
+        }
+    }
+    refusal
 }
 
 #[cfg(test)]
@@ -102,6 +129,8 @@ mod tests {
         let text = refusal("method = \"deepreshape\"\nbudget = 3000", "");
         assert!(text.contains("3264"), "{text}");
         let text = refusal("method = \"deepreduce\"\norder = \"3,2,4,1\"\nbudget = 100", "");
+        assert!(text.contains("no fewer"), "{text}");
+        let text = refusal("method = \"deepreduce\"\nbudget = 100", "");
         assert!(text.contains("no fewer"), "{text}");
         let text = refusal("method = \"snl\"\nbudget = 5000", "[teacher]\ncheckpoint = \"/nowhere\"");
         assert!(text.contains("/nowhere") && text.contains("sordino train"), "{text}");

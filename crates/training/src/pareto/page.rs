@@ -199,7 +199,7 @@ const HEAD: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf
 const OWN_STYLE: &str = "<style>
 main{max-width:1040px}h3{font-size:.95rem;margin:26px 0 6px;font-weight:600}
 h2{font-size:1.2rem;border-top:1px solid var(--line);padding-top:20px}
-td{max-width:24em;overflow:hidden;text-overflow:ellipsis}.sortable td:nth-child(3){max-width:15em}tr.front td{font-weight:600}
+td{max-width:24em;overflow:hidden;text-overflow:ellipsis}.sortable td:nth-child(3){white-space:normal;min-width:15em}tr.front td{font-weight:600}
 th.can{cursor:pointer}th.can:hover{color:var(--ink)}
 .legend,.note{color:var(--faint);font-size:.86rem;margin:4px 0}.legend span{margin-right:16px}
 .dot{display:inline-block;width:9px;height:9px;border-radius:50%;background:currentColor;border:1.5px solid;margin-right:6px}

@@ -19,7 +19,7 @@
 //! ```text
 //! tensor      the tensor framework; the only module that names it
 //! assemble    from a spec to a network that can be trained
-//! augment     crops, flips and mixtures of images, on the device
+//! augment     crops, flips, changes and mixtures of images, on the device
 //! distill     losses: cross-entropy, and what a teacher adds
 //! learn       the loop: batches, gradients, optimizer, averages
 //! run         a recipe becomes a run

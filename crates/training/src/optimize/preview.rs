@@ -88,17 +88,13 @@ fn some_order_meets(
     single_blocks: bool,
 ) -> Result<(), OptimizeError> {
     let stages: Vec<StageIndex> = (1..=spec.stage_count()).map(StageIndex).collect();
-    let mut refusal = Ok(());
+    let mut plans = Vec::new();
     for first in &stages {
         let others = stages.iter().filter(|stage| *stage != first);
         let order = CriticalityOrder::new(std::iter::once(first).chain(others).copied().collect())?;
-        let plans = deepreduce::candidates(name, spec, &order, single_blocks)?;
-        match deepreduce::choose(&plans, budget) {
-            Ok(_) => return Ok(()),
-            Err(error) => refusal = Err(error),
-        }
+        plans.extend(deepreduce::candidates(name, spec, &order, single_blocks)?);
     }
-    refusal
+    deepreduce::choose(&plans, budget).map(|_| ())
 }
 
 #[cfg(test)]

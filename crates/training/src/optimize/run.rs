@@ -76,6 +76,7 @@ pub fn optimize(
 ) -> Result<Found, OptimizeRunError> {
     let section = recipe.optimize.clone().ok_or(OptimizeError::NoMethod)?;
     let done = options.folder.join(RECORDS);
+    // What is done may be another recipe's, or only the criticality that this one builds on.
     if done.is_file() {
         identity::claim(&options.folder, recipe)?;
     }

@@ -89,7 +89,7 @@ fn differences(earlier: &Recipe, recipe: &Recipe) -> String {
 /// Every value of a recipe by its key, such as `training.epochs`.
 fn keys(recipe: &Recipe) -> BTreeMap<String, String> {
     let mut keys = BTreeMap::new();
-    let mut tables = vec![(String::new(), recipe.to_toml().parse().unwrap_or_default())];
+    let mut tables = vec![(String::new(), recipe.to_toml().parse().expect("a recipe is written as TOML"))];
     while let Some((prefix, table)) = tables.pop() {
         let table: toml::Table = table;
         for (name, value) in table {

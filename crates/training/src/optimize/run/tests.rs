@@ -90,7 +90,7 @@ fn assert_keeps_accuracy(record: &ResultRecord) {
     assert!(*full > 85.0, "the full network has {full}%");
     assert!(record.relus <= RELUS / 4 && record.relus > 0, "{} ReLUs", record.relus);
     assert_eq!(record.relus_before, RELUS);
-    assert!(record.float_accuracy >= full - 5.0, "{}% after {full}%", record.float_accuracy);
+    assert!(record.float_accuracy > full - 5.0, "{}% after {full}%", record.float_accuracy);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn an_interrupted_search_goes_on_to_the_same_mask() {
 fn deepreduce_keeps_the_accuracy_at_a_quarter_by_its_own_probes() {
     let folder = Scratch::new("optimize-deepreduce-probes");
     let mut recipe = recipe("method = \"deepreduce\"\nbudget = \"25%\"");
-    // Probes of half the length found another order each time.
+    // Shorter probes order the stages by chance.
     recipe.training.epochs = 16;
     recipe.data.synthetic.as_mut().unwrap().training = 2000;
     recipe.data.held_out = Some(500);

@@ -15,12 +15,13 @@ pub(super) const SYNTHETIC: &str = "synthetic";
 
 /// The papers' settings, as recipes that come with the product.
 const DEEPREDUCE: &str = include_str!("../../../../../recipes/deepreduce-28.7k.toml");
-const SNL: &str = include_str!("../../../../../recipes/snl-resnet18-50k.toml");
+const SNL: &str = include_str!("../../../../../recipes/snl-resnet18-25k.toml");
 const DEEPRESHAPE: &str = include_str!("../../../../../recipes/hybrenet-163k-cifar100.toml");
 
-/// Epochs and batch of a first try on the synthetic set.
+/// Epochs, batch and, except after a search, rate of a first try on the synthetic set.
 const TRIAL_EPOCHS: u32 = 12;
 const TRIAL_BATCH: usize = 50;
+const TRIAL_RATE: f64 = 0.1;
 
 /// Epochs in which the rate rises, when one of our recipes trains another network than its own: with few ReLUs some
 /// networks fall over at the full rate in their first epoch and never recover.
@@ -115,6 +116,8 @@ fn set_synthetic(recipe: &mut Recipe) {
         snl.learning_rate = 5e-3;
         snl.penalty =
             PenaltySchedule::Paced { first: 4e-3, raise: 1.5, hold_epochs: 2, epochs: TRIAL_EPOCHS };
+    } else {
+        recipe.training.schedule.learning_rate = TRIAL_RATE;
     }
 }
 
@@ -169,4 +172,40 @@ fn set_method(recipe: &mut Recipe, method: &Method, budget: Option<ReluBudget>) 
         _ => bail!("the recipe is one of another method"),
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        method: Method,
+    }
+
+    #[track_caller]
+    fn recipe(line: &str) -> Recipe {
+        of(&Line::parse_from(line.split(' ')).method).unwrap()
+    }
+
+    #[test]
+    fn the_rate_rises_for_a_quarter_of_a_short_run_at_most() {
+        let warm_up = |line: &str| recipe(line).training.schedule.warm_up_epochs;
+        assert_eq!(warm_up("optimize deepreshape --budget 25%"), 3.0);
+        assert_eq!(warm_up("optimize deepreshape --budget 25% --epochs 8"), 2.0);
+        assert_eq!(warm_up("optimize deepreduce --budget 25% --epochs 200"), 3.0);
+        assert_eq!(warm_up("optimize snl --budget 25%"), 0.0);
+    }
+
+    #[test]
+    fn a_first_try_has_a_rate_for_its_batch() {
+        let rate = |line: &str| recipe(line).training.schedule.learning_rate;
+        assert_eq!(rate("optimize deepreshape --budget 25%"), 0.1);
+        assert_eq!(rate("optimize deepreduce --budget 25%"), 0.1);
+        assert_eq!(rate("optimize snl --budget 25%"), 0.03);
+        assert_eq!(recipe("optimize deepreshape --budget 25%").training.batch, 50);
+    }
 }

@@ -45,6 +45,7 @@ fn what_cannot_be_done_is_refused_with_what_to_do() {
 fn a_plan_needs_no_trainer() {
     let plan = |rest: &[&str]| answer(&[&["optimize"], rest, &["--data", "synthetic", "--plan"]].concat());
     let text = plan(&["deepreshape", "--network", "resnet18", "--budget", "13056"]);
+    assert!(text.starts_with("the synthetic set: images of 16x16 pixels, 10 classes\n"), "{text}");
     // Images of 16x16 have a quarter of the ReLUs of 32x32: Table 5's row of 52.2K.
     assert!(text.contains("hrn-2x5x3x:m=16 (cull 1, thin 2+3+4)") && text.contains("13,056"), "{text}");
     let text = plan(&["deepreduce", "--network", "resnet18", "--budget", "25%"]);

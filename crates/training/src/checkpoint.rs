@@ -178,6 +178,10 @@ impl Checkpoint {
                 came: manifest.state.format,
             });
         }
+        manifest.state.recipe.check_ranges().map_err(|error| CheckpointError::Damaged {
+            path: folder.join(store::MANIFEST),
+            reason: format!("its recipe cannot be: {error}"),
+        })?;
         let mut checkpoint =
             Self { state: manifest.state, weights: Arrays::new(), optimizer: Arrays::new(), mask: None };
         for entry in &manifest.files {

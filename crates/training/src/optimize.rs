@@ -46,6 +46,8 @@ pub use front::ParetoFront;
 pub use plan::Plan;
 pub use preview::{Preview, preview};
 pub use record::{FrozenModel, PrivateTiming, ResultRecord, percent};
+#[cfg(feature = "libtorch")]
+pub(crate) use record_file::RECIPE;
 pub use record_file::{RECORD, RECORDS, RecordError, RecordFile, RunRecord, collect};
 pub use section::{DeepReduceSection, DeepReshapeSection, OptimizeSection, SnlSection};
 pub use sweep::{Sweep, SweepError, SweepRun};

@@ -179,12 +179,18 @@ impl Recipe {
         not_finite(&written, "").map_or(Ok(()), |key| Err(RecipeError::NotFinite { key }))
     }
 
+    /// Refuses values out of their ranges.
+    pub(crate) fn check_ranges(&self) -> Result<(), RecipeError> {
+        self.training.check()?;
+        match self.optimize.as_ref().and_then(OptimizeSection::out_of_range) {
+            Some((key, value, expected)) => Err(RecipeError::Value { key, value, expected }),
+            None => Ok(()),
+        }
+    }
+
     /// Refuses values that make no sense, alone or together.
     fn check(&self) -> Result<(), RecipeError> {
-        self.training.check()?;
-        if let Some((key, value, expected)) = self.optimize.as_ref().and_then(OptimizeSection::out_of_range) {
-            return Err(RecipeError::Value { key, value, expected });
-        }
+        self.check_ranges()?;
         if self.training.loss.needs_teacher() && self.teacher.is_none() && self.optimize.is_none() {
             return Err(RecipeError::Together {
                 reason: "training.loss.distillation needs a teacher: add [teacher] checkpoint = \"RUN\"",

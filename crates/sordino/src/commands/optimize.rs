@@ -68,8 +68,8 @@ pub(super) struct RunArguments {
     /// What to compute on [default: cuda where there is one].
     #[arg(long, value_enum)]
     pub(super) device: Option<DeviceChoice>,
-    /// Where everything goes; a second call with the same folder goes on [default: runs/ and the method, or the
-    /// name of the sweep or table].
+    /// Where everything goes; a second call with the same folder goes on [default: runs/ and the name of the recipe,
+    /// sweep or table, or else of the method].
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
     /// The largest file of a checkpoint, in MiB.
@@ -145,17 +145,23 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     if common.plan {
         let directory = data.or(recipe.data.directory.as_deref());
         let set = training::data::open(&recipe.data.request(), directory)?.training;
-        write_preview(&preview(&recipe, set.shape, set.classes.len())?, out)?;
+        let (name, classes) = (recipe.data.set.name(), set.classes.len());
+        writeln!(
+            out,
+            "{name}: images of {}x{} pixels, {classes} classes",
+            set.shape.height, set.shape.width
+        )?;
+        write_preview(&preview(&recipe, set.shape, classes)?, out)?;
         return Ok(Answer::Yes);
     }
-    train(&recipe, data, &common.run, out)
+    train(&recipe, data, common, out)
 }
 
 #[cfg(not(feature = "training"))]
 fn train(
     recipe: &Recipe,
     data: Option<&std::path::Path>,
-    _: &RunArguments,
+    _: &CommonArguments,
     _: &mut dyn Write,
 ) -> anyhow::Result<Answer> {
     // What cannot be done at all is said before what this build cannot do.
@@ -169,11 +175,13 @@ fn train(
 fn train(
     recipe: &Recipe,
     data: Option<&std::path::Path>,
-    arguments: &RunArguments,
+    common: &CommonArguments,
     out: &mut dyn Write,
 ) -> anyhow::Result<Answer> {
+    let arguments = &common.run;
     let method = recipe.optimize.as_ref().map_or("optimize", |section| section.method());
-    let options = arguments.options(data, method)?;
+    let name = common.recipe.as_deref().and_then(std::path::Path::file_stem);
+    let options = arguments.options(data, &name.map_or(method.into(), |name| name.to_string_lossy()))?;
     let records = || std::fs::read(options.folder.join(training::optimize::run::RECORDS)).ok();
     let earlier = records();
     let found = training::optimize::run::optimize(recipe, &options, &mut watch::Terminal::new())?;

@@ -16,9 +16,9 @@ use crate::report::{Table, grouped, short};
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// The table or figure, as --list names it.
-    #[arg(required_unless_present = "list", conflicts_with = "list")]
+    #[arg(conflicts_with = "list")]
     id: Option<String>,
-    /// List all tables and figures.
+    /// List all tables and figures, as without anything else.
     #[arg(long)]
     list: bool,
     /// Only rows whose name contains this.

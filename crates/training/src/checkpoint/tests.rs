@@ -149,6 +149,18 @@ fn a_normalization_that_makes_no_numbers_is_refused() {
 }
 
 #[test]
+fn a_recipe_that_no_file_could_hold_is_refused() {
+    let scratch = Scratch::new("checkpoint-recipe");
+    let folder = example(1).save(scratch.path(), 4096).unwrap();
+    let path = folder.join("state.json");
+    let mut bad: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    bad["state"]["recipe"]["training"]["batch"] = serde_json::json!(0);
+    std::fs::write(&path, bad.to_string()).unwrap();
+    let error = Checkpoint::load(&folder, Part::Description).unwrap_err().to_string();
+    assert!(error.contains("its recipe cannot be") && error.contains("batch"), "{error}");
+}
+
+#[test]
 fn an_empty_place_says_what_is_expected() {
     let scratch = Scratch::new("checkpoint-none");
     let error = Checkpoint::load(scratch.path(), Part::All).unwrap_err();

@@ -1,4 +1,4 @@
-//! The Pareto front: the networks no other beats in both ReLU count and accuracy.
+//! The Pareto front: the networks no other beats, with no more ReLUs and no less accuracy, and one of them better.
 
 /// Points of ReLU count and accuracy, each with what it stands for.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,20 +13,23 @@ impl<T> Default for ParetoFront<T> {
 }
 
 impl<T> ParetoFront<T> {
-    /// Takes a point; whether it stands on the front. Points it beats leave.
+    /// Takes a point; whether it stands on the front. Points it beats leave, equal ones stand beside it.
     pub fn insert(&mut self, relus: u64, accuracy: f64, item: T) -> bool {
-        if accuracy.is_nan()
-            || self.points.iter().any(|(fewer, better, _)| *fewer <= relus && *better >= accuracy)
-        {
+        let is_equal = |other: u64, its: f64| other == relus && its == accuracy;
+        let beats_it = |(fewer, better, _): &(u64, f64, T)| {
+            *fewer <= relus && *better >= accuracy && !is_equal(*fewer, *better)
+        };
+        if accuracy.is_nan() || self.points.iter().any(beats_it) {
             return false;
         }
-        self.points.retain(|(other, worse, _)| *other < relus || *worse > accuracy);
+        self.points
+            .retain(|(other, worse, _)| *other < relus || *worse > accuracy || is_equal(*other, *worse));
         let place = self.points.partition_point(|(other, ..)| *other < relus);
         self.points.insert(place, (relus, accuracy, item));
         true
     }
 
-    /// The points, fewest ReLUs first.
+    /// The points, fewest ReLUs first, equal ones newest first.
     pub fn points(&self) -> &[(u64, f64, T)] {
         &self.points
     }
@@ -41,7 +44,8 @@ mod tests {
     fn a_point_beaten_in_both_leaves() {
         let mut front = ParetoFront::default();
         assert!(front.insert(100, 70.0, "a"));
-        assert!(!front.insert(100, 70.0, "the same again"));
+        assert!(front.insert(100, 70.0, "as good as a"));
+        assert_eq!(front.points().len(), 2);
         assert!(!front.insert(120, 69.0, "more ReLUs and worse"));
         assert!(front.insert(50, 60.0, "fewer ReLUs"));
         assert!(front.insert(90, 71.0, "beats a"));
@@ -64,7 +68,11 @@ mod tests {
                 };
                 prop_assert!(points.iter().find(beats).is_none());
             }
-            prop_assert!(front.points().windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1));
+            let rises = |pair: &[(u64, f64, ())]| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1;
+            prop_assert!(front.points().windows(2).all(|pair| rises(pair) || pair[0] == pair[1]));
+            let unbeaten = |point: &&(u64, u32)| front.points().iter().any(|on| (on.0, on.1) == (point.0, f64::from(point.1)));
+            let times = points.iter().filter(unbeaten).count();
+            prop_assert_eq!(times, front.points().len(), "each point on the front as often as it was given");
         }
     }
 }

@@ -6,6 +6,7 @@
 //! front.json          the front of a sweep: a list of records
 //! checkpoints/        a run that no method made: its record follows from its last checkpoint
 //! DIR/*/              a sweep, or any folder of runs
+//! recipe.toml         of an optimization; where its records.json is missing it has not ended, and its parts are no results
 //! ```
 
 use std::io::Read;
@@ -20,6 +21,8 @@ use crate::checkpoint::{Checkpoint, CheckpointError, Part};
 pub const RECORDS: &str = "records.json";
 /// The file of one result.
 pub const RECORD: &str = "record.json";
+/// The file of the recipe that an optimization's folder belongs to.
+pub(crate) const RECIPE: &str = "recipe.toml";
 /// The longest file of records; a device never ends.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 /// How deep runs are looked for: a sweep, its runs, their parts.
@@ -72,7 +75,7 @@ fn gather(path: &Path, depth: usize, found: &mut Vec<RunRecord>) -> Result<(), R
         found.push(RunRecord { record: describe(path)?, checkpoint: Some(checkpoint) });
         return Ok(());
     }
-    if depth == 0 {
+    if depth == 0 || path.join(RECIPE).is_file() {
         return Ok(());
     }
     let unreadable = |source| RecordError::Unreadable { path: path.into(), source };
@@ -224,7 +227,9 @@ pub enum RecordError {
     },
     /// A folder without runs.
     #[error(
-        "{} holds no run; expected checkpoints, records.json or record.json in it or in folders beneath it", path.display()
+        "{} holds no run; expected checkpoints, records.json or record.json in it or in folders beneath it (an optimization \
+         that has not ended has no results yet)",
+        path.display()
     )]
     NoRuns {
         /// The folder.
@@ -309,6 +314,9 @@ mod tests {
         // What a finished optimization trained on the way is no result.
         write(&at("sweep/first/teacher/record.json"), &value("teacher", 99));
         write(&at("sweep/second/record.json"), &value("c", 30));
+        // Nor is it in one that was interrupted.
+        write(&at("sweep/third/teacher/record.json"), &value("teacher", 99));
+        std::fs::write(at("sweep/third/recipe.toml"), "").unwrap();
         write(&at("front.json"), &serde_json::json!([value("d", 40)]));
         let titles = |path: &str| -> Vec<String> {
             collect(&at(path)).unwrap().into_iter().map(|found| found.record.title).collect()
@@ -332,6 +340,9 @@ mod tests {
         assert!(refusal("nowhere").contains("nothing at"));
         std::fs::create_dir_all(at("empty/inside")).unwrap();
         assert!(refusal("empty").contains("holds no run"));
+        write(&at("begun/teacher/record.json"), &value("teacher", 99));
+        std::fs::write(at("begun/recipe.toml"), "").unwrap();
+        assert!(refusal("begun").contains("has not ended"));
         write(&at("odd.json"), &serde_json::json!({ "records": [{ "title": "half" }] }));
         assert!(refusal("odd.json").contains("method"), "{}", refusal("odd.json"));
     }

@@ -30,6 +30,24 @@ pub enum OptimizeRunError {
     /// Scores that do not lead to the budget.
     #[error(transparent)]
     Settle(#[from] SettleError),
+    /// What a search is to begin with is another network.
+    #[error(
+        "a search on {network} begins with its trained weights, but {} holds {came}; give a run of {network} {}",
+        path.display(),
+        if *is_teacher { "with --start (optimize.start in a recipe), beside this teacher" } else { "instead" }
+    )]
+    OtherStart {
+        /// The network that is to lose ReLUs.
+        network: String,
+        /// The checkpoint.
+        path: PathBuf,
+        /// Its network.
+        came: String,
+        /// Whether it is there only because no other was named.
+        is_teacher: bool,
+        /// What does not fit.
+        source: Box<AssembleError>,
+    },
     /// The search did not come down.
     #[error(
         "after {epochs} epochs {kept} ReLUs are left for a budget of {budget}; raise optimize.max_epochs or the penalty"

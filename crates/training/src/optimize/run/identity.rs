@@ -7,11 +7,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::{OptimizeRunError, RECORDS};
-use crate::optimize::OptimizeSection;
+use crate::optimize::{OptimizeSection, RECIPE};
 use crate::recipe::Recipe;
 
-/// Where the recipe of the folder's optimization stands.
-const RECIPE: &str = "recipe.toml";
 /// How many differences are named.
 const NAMED: usize = 4;
 

@@ -33,8 +33,13 @@ impl Job<'_> {
             self.search(section, budget, images, &teacher, &settled, watch)?;
         }
         let figures: SearchFigures = read_json(&settled.join("settled.json"))?;
+        let short = if figures.relus < budget {
+            format!(", the most of {budget} that whole channels allow")
+        } else {
+            String::new()
+        };
         watch.part(&format!(
-            "fine-tuning: {} ReLUs; {:.2}% before settling, {:.2}% after, on {} images",
+            "fine-tuning: {} ReLUs{short}; {:.2}% before settling, {:.2}% after, on {} images",
             figures.relus,
             100.0 * figures.accuracy_before_settling,
             100.0 * figures.accuracy_after_settling,
@@ -62,7 +67,7 @@ impl Job<'_> {
         section: &SnlSection,
         budget: u64,
         images: &Images,
-        teacher: &Path,
+        teacher_path: &Path,
         settled_folder: &Path,
         watch: &mut dyn OptimizeWatch,
     ) -> Result<(), OptimizeRunError> {
@@ -70,8 +75,8 @@ impl Job<'_> {
         if let Some(threads) = self.options.threads {
             crate::tensor::set_threads(threads);
         }
-        let teacher_checkpoint = Checkpoint::load(teacher, Part::Weights)?;
-        images.must_match(&teacher_checkpoint.state, teacher)?;
+        let teacher_checkpoint = Checkpoint::load(teacher_path, Part::Weights)?;
+        images.must_match(&teacher_checkpoint.state, teacher_path)?;
         let start = match &section.start {
             Some(path) => Checkpoint::load(path, Part::Weights)?,
             None => teacher_checkpoint.clone(),
@@ -79,7 +84,13 @@ impl Job<'_> {
         let options = AssembleOptions { auxiliary_head: false, ..assemble_options(self.recipe, device) };
         let teacher = trained(&teacher_checkpoint, &teacher_checkpoint.spec()?, options.clone(), device)?;
         let mut network = TrainableNetwork::new(&self.spec, &options, device)?;
-        network.load_arrays(&start.weights)?;
+        network.load_arrays(&start.weights).map_err(|source| OptimizeRunError::OtherStart {
+            network: self.spec.name().to_owned(),
+            path: section.start.clone().unwrap_or_else(|| teacher_path.to_owned()),
+            came: start.spec().map_or_else(|_| "no network".to_owned(), |spec| spec.name().to_owned()),
+            is_teacher: section.start.is_none(),
+            source: Box::new(source),
+        })?;
         let state = images.state(self.recipe, &self.spec);
         let folder = self.options.folder.join("search");
         let trial = match &images.held_out {

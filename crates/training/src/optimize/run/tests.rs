@@ -123,6 +123,22 @@ fn snl_hits_a_quarter_exactly_and_keeps_the_accuracy() {
 }
 
 #[test]
+fn a_search_begins_with_the_network_itself() {
+    let folder = Scratch::new("optimize-snl-start");
+    let mut recipe = recipe("method = \"snl\"\nbudget = \"25%\"");
+    recipe.network = crate::recipe::NetworkSection::named("resnet10:m=8");
+    let refused = |recipe: &Recipe| {
+        optimize(recipe, &options(folder.path()), &mut Silent::default()).unwrap_err().to_string()
+    };
+    let error = refused(&recipe);
+    assert!(error.contains("holds resnet10:m=4; give a run of resnet10:m=8 with --start"), "{error}");
+    std::fs::remove_dir_all(folder.path()).unwrap();
+    let Some(OptimizeSection::Snl(section)) = &mut recipe.optimize else { unreachable!() };
+    section.start = Some(teacher().0.clone());
+    assert!(refused(&recipe).ends_with("give a run of resnet10:m=8 instead"), "{}", refused(&recipe));
+}
+
+#[test]
 fn an_interrupted_search_goes_on_to_the_same_mask() {
     let search = |folder: &Path, extra: &str| {
         let mut recipe = recipe(&format!(

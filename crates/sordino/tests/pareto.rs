@@ -200,3 +200,17 @@ fn rows_become_recipes_that_can_be_used() {
     let text = refusal(&["reproduce", "snl-table-2", "--row", "nothing"]);
     assert!(text.contains("--dry-run"), "{text}");
 }
+
+#[test]
+fn the_results_that_come_with_the_source_are_measured_to_the_end() {
+    let results = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results");
+    let groups = json(&["pareto", results, "--json"]);
+    let points = groups[0]["points"].as_array().unwrap();
+    assert_eq!((groups.as_array().unwrap().len(), points.len()), (1, 9));
+    for point in points {
+        let title = &point["title"];
+        assert!(point["integer_accuracy"].is_f64() && point["integer_images"] == 10_000, "{title}");
+        assert!(point["private"][0]["online_s"].as_f64().unwrap() > 0.0, "{title}");
+        assert!(!point["detail"]["layers"].as_array().unwrap().is_empty(), "{title}");
+    }
+}

@@ -61,6 +61,16 @@ impl DataKind {
         }
     }
 
+    /// Side of an image and number of classes, where they are always the same.
+    pub(crate) fn dimensions(self) -> Option<(usize, usize)> {
+        match self {
+            Self::Cifar10 => Some((32, 10)),
+            Self::Cifar100 => Some((32, 100)),
+            Self::TinyImageNet => Some((64, 200)),
+            Self::Folder | Self::Synthetic => None,
+        }
+    }
+
     /// Where the official release comes from.
     pub fn origin(self) -> &'static str {
         match self {

@@ -74,8 +74,11 @@ pub fn groups(found: Vec<RunRecord>) -> Result<Vec<Group>, CheckpointError> {
         a.record.relus.cmp(&b.record.relus).then(by_accuracy)
     });
     let mut groups: Vec<Group> = Vec::new();
-    for (number, RunRecord { record, checkpoint }) in (1..).zip(seen) {
-        let detail = checkpoint.map(|path| Detail::of_checkpoint(&path)).transpose()?;
+    for (number, RunRecord { record, checkpoint, mask }) in (1..).zip(seen) {
+        let detail = match checkpoint {
+            Some(path) => Some(Detail::of_checkpoint(&path)?),
+            None => Detail::of_recipe(&record.recipe, mask.as_deref())?,
+        };
         let (data, on) = (record.recipe.data.set, record.accuracy().1.to_owned());
         let place = groups.iter().position(|group| (group.data, &group.on) == (data, &on));
         let place = place.unwrap_or_else(|| {
@@ -104,7 +107,7 @@ mod tests {
     use crate::optimize::record_examples::example;
 
     fn run(record: ResultRecord) -> RunRecord {
-        RunRecord { record, checkpoint: None }
+        RunRecord { record, checkpoint: None, mask: None }
     }
 
     #[test]

@@ -174,6 +174,10 @@ pub fn published(data: DataKind) -> Vec<PublishedPoint> {
 mod tests {
     use super::*;
     use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use crate::optimize::ResultRecord;
+    use crate::recipe::Recipe;
 
     #[test]
     fn every_row_resolves_and_has_the_relus_that_the_paper_prints() {
@@ -238,6 +242,33 @@ mod tests {
                 assert!(rows.insert((&row.row, row.data.is_some())), "{}: {} twice", entry.id, row.row);
                 assert!(row.accuracy.len() <= entry.ways.len(), "{}: {}", entry.id, row.row);
             }
+        }
+    }
+
+    #[test]
+    fn what_we_measured_has_a_record_made_by_its_recipe() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let percent = |value: f64| (100.0 * value).round();
+        for ours in measured() {
+            let recipe = Recipe::from_file(&root.join(&ours.recipe)).unwrap();
+            let name = Path::new(&ours.recipe).file_stem().unwrap();
+            let found = crate::optimize::collect(&root.join("results").join(name)).unwrap();
+            let [run] = &found[..] else { panic!("{name:?}: {} records", found.len()) };
+            let record = &run.record;
+            assert_eq!(percent(record.float_accuracy), percent(ours.accuracy), "{name:?}");
+            assert_eq!(record.measured_on, "test", "{name:?}");
+            if let Some(integers) = ours.integer_accuracy {
+                assert_eq!(record.integer_accuracy.map(percent), Some(percent(integers)), "{name:?}");
+            }
+            assert_eq!((record.seed, &record.recipe.training), (recipe.seed, &recipe.training), "{name:?}");
+            assert_eq!(record.recipe.teacher, recipe.teacher, "{name:?}");
+            let per_kilorelu = ResultRecord::per_kilorelu(record.float_accuracy, record.relus);
+            assert!((record.accuracy_per_kilorelu - per_kilorelu).abs() < 1e-3, "{name:?}");
+            let detail =
+                crate::pareto::Detail::of_recipe(&record.recipe, run.mask.as_deref()).unwrap().unwrap();
+            let kept: u64 = detail.layers.iter().map(|layer| layer.after).sum();
+            assert_eq!(kept, record.relus, "{name:?}");
+            assert_eq!(detail.masks.is_empty(), record.method != "snl", "{name:?}");
         }
     }
 

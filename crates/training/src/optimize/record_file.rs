@@ -35,6 +35,8 @@ pub struct RunRecord {
     pub record: ResultRecord,
     /// The checkpoint, where it is still to be found.
     pub checkpoint: Option<PathBuf>,
+    /// The mask that its recipe names, where that is still to be found.
+    pub mask: Option<PathBuf>,
 }
 
 /// The records of a run's folder, of a folder of runs, or of a file.
@@ -58,13 +60,16 @@ fn gather(path: &Path, depth: usize, found: &mut Vec<RunRecord>) -> Result<(), R
         let file = RecordFile::read(&file)?;
         let folder = file.path.parent().unwrap_or(Path::new("")).to_owned();
         let located = |mut record: ResultRecord| {
-            let checkpoint = locate(Path::new(&record.checkpoint), &folder);
+            let is_run = |path: &Path| crate::checkpoint::find(path).is_ok();
+            let checkpoint = locate(Path::new(&record.checkpoint), &folder, is_run);
+            let named = record.recipe.mask.as_ref().map(|mask| mask.file.as_path());
+            let mask = named.and_then(|mask| locate(mask, &folder, Path::is_file));
             // What was measured later may stand in the run's own record alone.
             let own = checkpoint.as_deref().map(|checkpoint| run_of(checkpoint).join(RECORD));
             if let Some(own) = own.filter(|own| own.is_file() && *own != file.path) {
                 RecordFile::read(&own)?.records.iter().for_each(|own| record.take_measurements(own));
             }
-            Ok(RunRecord { record, checkpoint })
+            Ok(RunRecord { record, checkpoint, mask })
         };
         for record in file.records.clone() {
             found.push(located(record)?);
@@ -72,7 +77,7 @@ fn gather(path: &Path, depth: usize, found: &mut Vec<RunRecord>) -> Result<(), R
         return Ok(());
     }
     if let Ok(checkpoint) = crate::checkpoint::find(path) {
-        found.push(RunRecord { record: describe(path)?, checkpoint: Some(checkpoint) });
+        found.push(RunRecord { record: describe(path)?, checkpoint: Some(checkpoint), mask: None });
         return Ok(());
     }
     if depth == 0 || path.join(RECIPE).is_file() {
@@ -107,12 +112,11 @@ fn run_of(path: &Path) -> &Path {
     parent.and_then(Path::parent).unwrap_or(path)
 }
 
-/// A checkpoint as a record names it, or, where the run was moved, its end beneath the record's folder.
-fn locate(named: &Path, folder: &Path) -> Option<PathBuf> {
+/// What a record names, or, where the run was moved, its end beneath the record's folder.
+fn locate(named: &Path, folder: &Path, is_there: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let parts: Vec<_> = named.components().collect();
     let beneath = (0..parts.len()).map(|first| folder.join(parts[first..].iter().collect::<PathBuf>()));
-    let is_there = |path: &PathBuf| crate::checkpoint::find(path).is_ok();
-    std::iter::once(named.to_owned()).chain(beneath).find(is_there)
+    std::iter::once(named.to_owned()).chain(beneath).find(|path| is_there(path))
 }
 
 /// A file of records that may be amended.

@@ -1,14 +1,16 @@
 //! Where a network's ReLUs are, before and after, and its mask.
 
 use std::collections::BTreeSet;
+use std::io::Read;
 use std::path::Path;
 
 use network::mask::ActivationMask;
+use network::shape::Shape;
 use network::spec::NetworkSpec;
 use serde::Serialize;
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Part};
-use crate::recipe::NetworkSection;
+use crate::recipe::{NetworkSection, Recipe};
 
 /// Where the ReLUs of one result are.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -66,6 +68,27 @@ impl Detail {
         Ok(Self::new(full.as_ref().unwrap_or(&spec), &spec, mask.as_ref()))
     }
 
+    /// Finds it by the recipe of a run that is not there: its network, and the mask if it names one. Nothing where the
+    /// recipe does not tell, or the mask is gone.
+    ///
+    /// # Errors
+    /// When the mask is another network's.
+    pub fn of_recipe(recipe: &Recipe, mask: Option<&Path>) -> Result<Option<Self>, CheckpointError> {
+        let Some((side, classes)) = recipe.data.set.dimensions() else { return Ok(None) };
+        let build = |section: &NetworkSection| section.build(Shape::image(side), classes).ok();
+        let Some(spec) = build(&recipe.network) else { return Ok(None) };
+        let full = build(&NetworkSection::named(&recipe.network.name));
+        let full = full.as_ref().unwrap_or(&spec);
+        match (&recipe.mask, mask) {
+            (None, _) => Ok(Some(Self::new(full, &spec, None))),
+            (Some(_), None) => Ok(None),
+            (Some(_), Some(path)) => {
+                let mask = read_mask(path, &spec)?;
+                Ok(Some(Self::new(full, &spec, Some(&mask))))
+            }
+        }
+    }
+
     /// Compares a network with the full one.
     pub fn new(full: &NetworkSpec, reduced: &NetworkSpec, mask: Option<&ActivationMask>) -> Self {
         let kept = counts(reduced, mask);
@@ -91,6 +114,16 @@ impl Detail {
         let masks = mask.map_or_else(Vec::new, |mask| pictures(reduced, mask));
         Self { full_network: full.name().to_owned(), layers, masks }
     }
+}
+
+fn read_mask(path: &Path, spec: &NetworkSpec) -> Result<ActivationMask, CheckpointError> {
+    let unreadable = |source| CheckpointError::Unreadable { path: path.into(), source };
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    // One more than it can have is enough to refuse it.
+    file.take(ActivationMask::max_file_bytes(spec) + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    ActivationMask::from_bytes(&bytes, spec)
+        .map_err(|error| CheckpointError::Damaged { path: path.into(), reason: error.to_string() })
 }
 
 /// Name, place and ReLUs of every ReLU layer.

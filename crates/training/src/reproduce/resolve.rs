@@ -247,10 +247,6 @@ fn training_minutes(recipe: &Recipe, macs: u64, teacher: Option<u64>, epochs: u3
 }
 
 fn build(section: &NetworkSection, data: DataKind) -> Result<NetworkSpec, ReproduceError> {
-    let (side, classes) = match data {
-        DataKind::Cifar10 => (32, 10),
-        DataKind::TinyImageNet => (64, 200),
-        _ => (32, 100),
-    };
+    let (side, classes) = data.dimensions().unwrap_or((32, 100));
     Ok(section.build(Shape::image(side), classes)?)
 }

@@ -14,11 +14,11 @@ use crate::recipe::Recipe;
 const NAMED: usize = 4;
 
 /// Notes the recipe in its folder, and refuses a folder that holds the optimization of another one. Stages whose
-/// criticality was all that was asked for may be reduced by it afterwards.
+/// criticality was all that was asked for may be reduced by it afterwards; a recipe that came to nothing holds nothing.
 pub(super) fn claim(folder: &Path, recipe: &Recipe) -> Result<(), OptimizeRunError> {
     let path = folder.join(RECIPE);
     let failed = |source| OptimizeRunError::File { path: path.clone(), source };
-    if path.is_file() {
+    if path.is_file() && holds_more_than(folder, RECIPE).map_err(failed)? {
         let text = std::fs::read_to_string(&path).map_err(failed)?;
         let damaged = |error| OptimizeRunError::Damaged { path: path.clone(), reason: format!("{error}") };
         let earlier = Recipe::from_toml(&text).map_err(damaged)?;
@@ -37,6 +37,15 @@ pub(super) fn claim(folder: &Path, recipe: &Recipe) -> Result<(), OptimizeRunErr
     std::fs::create_dir_all(folder).map_err(failed)?;
     let hidden = folder.join("recipe.toml.writing");
     std::fs::write(&hidden, recipe.to_toml()).and_then(|()| std::fs::rename(&hidden, &path)).map_err(failed)
+}
+
+fn holds_more_than(folder: &Path, name: &str) -> std::io::Result<bool> {
+    for entry in std::fs::read_dir(folder)? {
+        if entry?.file_name() != name {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The recipe without what may differ between two attempts at the same thing.
@@ -119,7 +128,10 @@ mod tests {
     fn a_folder_belongs_to_its_recipe() {
         let folder = Scratch::new("identity");
         let quarter = recipe("method = \"snl\"\nbudget = \"25%\"");
+        // Refused before anything was made: the next recipe may have the folder.
+        claim(folder.path(), &recipe("method = \"snl\"\nbudget = \"50%\"")).unwrap();
         claim(folder.path(), &quarter).unwrap();
+        std::fs::create_dir(folder.path().join("teacher")).unwrap();
         claim(folder.path(), &quarter).unwrap();
         claim(folder.path(), &recipe("method = \"snl\"\nbudget = \"25%\"\nmax_epochs = 7")).unwrap();
         let error =
@@ -154,6 +166,7 @@ mod tests {
     fn a_damaged_note_is_not_taken_for_another_recipe() {
         let folder = Scratch::new("identity-damaged");
         std::fs::write(folder.path().join(RECIPE), "seed = ").unwrap();
+        std::fs::create_dir(folder.path().join("search")).unwrap();
         let error =
             claim(folder.path(), &recipe("method = \"snl\"\nbudget = \"25%\"")).unwrap_err().to_string();
         assert!(error.contains("damaged") && error.contains("recipe.toml"), "{error}");

@@ -132,7 +132,6 @@ fn a_search_begins_with_the_network_itself() {
     };
     let error = refused(&recipe);
     assert!(error.contains("holds resnet10:m=4; give a run of resnet10:m=8 with --start"), "{error}");
-    std::fs::remove_dir_all(folder.path()).unwrap();
     let Some(OptimizeSection::Snl(section)) = &mut recipe.optimize else { unreachable!() };
     section.start = Some(teacher().0.clone());
     assert!(refused(&recipe).ends_with("give a run of resnet10:m=8 instead"), "{}", refused(&recipe));

@@ -10,7 +10,7 @@ fn example_groups() -> Vec<Group> {
     measured.note_timing(timing(0.0213, "loopback", "m"));
     measured.note_timing(timing(0.264, "1000 Mb/s, 20 ms round trip", "m"));
     let records = [measured, example("plain", 557_056, 78.86), example("beaten", 600_000, 70.01)];
-    let run = |record| RunRecord { record, checkpoint: None };
+    let run = |record| RunRecord { record, checkpoint: None, mask: None };
     let mut groups = groups(records.map(run).into()).unwrap();
     let spec = zoo::build("resnet10:m=4", 16, 10).unwrap();
     let mask = network::mask::ActivationMask::keep_all(&spec);
@@ -122,7 +122,7 @@ fn every_figure_comes_from_the_records_or_the_papers() {
 
 #[test]
 fn what_was_not_measured_says_so() {
-    let run = RunRecord { record: example("plain", 1000, 50.0), checkpoint: None };
+    let run = RunRecord { record: example("plain", 1000, 50.0), checkpoint: None, mask: None };
     let page = page(&groups(vec![run]).unwrap());
     assert_well_formed(&page);
     assert!(page.contains("not measured: <code>sordino bench private"));
@@ -134,6 +134,6 @@ fn what_was_not_measured_says_so() {
 fn held_out_accuracies_are_not_set_beside_the_papers() {
     let mut record = example("held out", 1000, 50.0);
     (record.test_accuracy, record.measured_on) = (None, "held-out".to_owned());
-    let page = page(&groups(vec![RunRecord { record, checkpoint: None }]).unwrap());
+    let page = page(&groups(vec![RunRecord { record, checkpoint: None, mask: None }]).unwrap());
     assert!(!page.contains("The papers' points") && page.contains("held-out images"));
 }

@@ -153,6 +153,7 @@ mod tests {
         let only = recipe("method = \"deepreduce\"\nonly_criticality = true");
         let budget = recipe("method = \"deepreduce\"\nbudget = \"25%\"");
         claim(folder.path(), &only).unwrap();
+        std::fs::write(folder.path().join("criticality.json"), "[]").unwrap();
         std::fs::write(folder.path().join(RECORDS), "{}").unwrap();
         let other = recipe("method = \"deepreduce\"\nbudget = \"25%\"\nprobe_epochs = 1");
         assert!(claim(folder.path(), &other).is_err());

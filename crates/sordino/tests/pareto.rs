@@ -195,6 +195,9 @@ fn rows_become_recipes_that_can_be_used() {
     let student = Recipe::from_file(std::path::Path::new(files[1])).unwrap();
     assert!(teacher.optimize.is_none() && student.optimize.is_some());
     assert_eq!(teacher.network.name, student.network.name);
+    assert_eq!(answer(&["reproduce"]), answer(&["reproduce", "--list"]));
+    let text = refusal(&["reproduce", "--row", "m=8"]);
+    assert!(text.contains("--row needs a table or figure"), "{text}");
     let text = refusal(&["reproduce", "snl-tabel-2"]);
     assert!(text.contains("snl-table-2"), "{text}");
     let text = refusal(&["reproduce", "snl-table-2", "--row", "nothing"]);

@@ -180,7 +180,7 @@ impl Checkpoint {
         }
         manifest.state.recipe.check_ranges().map_err(|error| CheckpointError::Damaged {
             path: folder.join(store::MANIFEST),
-            reason: format!("its recipe cannot be: {error}"),
+            reason: format!("its recipe has a value out of range: {error}"),
         })?;
         let mut checkpoint =
             Self { state: manifest.state, weights: Arrays::new(), optimizer: Arrays::new(), mask: None };

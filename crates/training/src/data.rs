@@ -61,7 +61,7 @@ impl DataKind {
         }
     }
 
-    /// Side of an image and number of classes, where they are always the same.
+    /// Side of an image, unless a recipe resizes it, and number of classes, where the set fixes them.
     pub(crate) fn dimensions(self) -> Option<(usize, usize)> {
         match self {
             Self::Cifar10 => Some((32, 10)),

@@ -75,8 +75,8 @@ pub enum OptimizeError {
     NoMethod,
     /// The teacher is not there.
     #[error(
-        "there is no teacher at {}; give the folder of a trained run, train one with `sordino train`, or leave the \
-         teacher out to have the full network trained first",
+        "there is no teacher at {}; train it as the recipe's first lines say (`sordino train`, `sordino optimize`), give \
+         another with --teacher, or leave it out, in the recipe too, to have the full network trained first",
         path.display()
     )]
     NoTeacher {

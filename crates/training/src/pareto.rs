@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! records and checkpoints -> points, by data set and images -> the front of each -> page
-//! detail    layers before and after, and masks, from a run's checkpoint (SNL Fig. 4)
+//! detail    layers before and after, and masks (SNL Fig. 4), from a run's checkpoint or a record's recipe and mask
 //! scatter   points over a logarithmic axis
 //! picture   bars and masks
 //! page      the page: self-contained, light and dark, sortable with a few lines of script, complete without it
@@ -30,12 +30,12 @@ pub use page::page;
 pub struct Point {
     /// Its number on the page, from 1.
     pub number: usize,
-    /// Whether no other beats it in both ReLUs and accuracy.
+    /// Whether no other has at most its ReLUs and at least its accuracy, and one of the two better.
     pub on_front: bool,
     /// What it is.
     #[serde(flatten)]
     pub record: ResultRecord,
-    /// Its layers, where its checkpoint is there.
+    /// Its layers, where its checkpoint or its recipe tells.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<Detail>,
 }
@@ -79,6 +79,9 @@ pub fn groups(found: Vec<RunRecord>) -> Result<Vec<Group>, CheckpointError> {
             Some(path) => Some(Detail::of_checkpoint(&path)?),
             None => Detail::of_recipe(&record.recipe, mask.as_deref())?,
         };
+        // Whatever lies where the record says, it is of this result or of none.
+        let is_its_own = |detail: &Detail| detail.relus() == record.relus;
+        let detail = detail.filter(is_its_own);
         let (data, on) = (record.recipe.data.set, record.accuracy().1.to_owned());
         let place = groups.iter().position(|group| (group.data, &group.on) == (data, &on));
         let place = place.unwrap_or_else(|| {
@@ -105,6 +108,19 @@ fn mark_front(group: &mut Group) {
 mod tests {
     use super::*;
     use crate::optimize::record_examples::example;
+
+    #[test]
+    fn layers_that_are_not_a_results_own_are_not_shown() {
+        let mut record = example("as its recipe says", 557_056, 78.86);
+        record.recipe.data.set = DataKind::Cifar100;
+        record.recipe.network = crate::recipe::NetworkSection::named("resnet18");
+        let mut other = record.clone();
+        other.relus = 50_000;
+        let groups = groups(vec![run(record), run(other)]).unwrap();
+        let shown: Vec<_> =
+            groups[0].points.iter().map(|point| (point.record.relus, point.detail.is_some())).collect();
+        assert_eq!(shown, [(50_000, false), (557_056, true)]);
+    }
 
     fn run(record: ResultRecord) -> RunRecord {
         RunRecord { record, checkpoint: None, mask: None }

@@ -34,7 +34,7 @@ enum Method {
 /// What every method takes.
 #[derive(Debug, Args)]
 pub(super) struct CommonArguments {
-    /// Take everything that is not given here from this recipe [default: the papers' settings].
+    /// Take everything that is not given here from this recipe [default: our recipe of the method].
     #[arg(long, value_name = "FILE")]
     recipe: Option<PathBuf>,
     /// The network that is to lose ReLUs: a name, or a TOML file [default: resnet18].
@@ -56,7 +56,7 @@ pub(super) struct CommonArguments {
     #[arg(long)]
     seed: Option<u64>,
     /// Say what would be trained, and stop.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     plan: bool,
     #[command(flatten)]
     run: RunArguments,
@@ -146,12 +146,13 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         let directory = data.or(recipe.data.directory.as_deref());
         let set = training::data::open(&recipe.data.request(), directory)?.training;
         let (name, classes) = (recipe.data.set.name(), set.classes.len());
+        let plan = preview(&recipe, set.shape, classes)?;
         writeln!(
             out,
             "{name}: images of {}x{} pixels, {classes} classes",
             set.shape.height, set.shape.width
         )?;
-        write_preview(&preview(&recipe, set.shape, classes)?, out)?;
+        write_preview(&plan, out)?;
         return Ok(Answer::Yes);
     }
     train(&recipe, data, common, out)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use training::optimize::{RunRecord, collect};
+use training::optimize::{RecordError, RunRecord, collect};
 use training::pareto::{Group, groups, page};
 
 use super::{Answer, write_json};
@@ -27,7 +27,17 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     let mut found: Vec<RunRecord> = Vec::new();
     for path in &arguments.runs {
-        found.extend(collect(path)?);
+        match collect(path) {
+            Ok(records) => found.extend(records),
+            // Of several folders, those without results are named and left out.
+            Err(error @ RecordError::NoRuns { .. }) if arguments.runs.len() > 1 => {
+                writeln!(std::io::stderr(), "left out: {error}")?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if found.is_empty() {
+        anyhow::bail!("none of the {} folders holds a result", arguments.runs.len());
     }
     let groups = groups(found)?;
     if let Some(path) = &arguments.output {

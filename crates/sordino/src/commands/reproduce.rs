@@ -18,7 +18,7 @@ pub(super) struct Arguments {
     /// The table or figure, as --list names it.
     #[arg(conflicts_with = "list")]
     id: Option<String>,
-    /// List all tables and figures, as without anything else.
+    /// List all tables and figures; so does `sordino reproduce` alone.
     #[arg(long)]
     list: bool,
     /// Only rows whose name contains this.
@@ -38,6 +38,29 @@ pub(super) struct Arguments {
     teacher: Option<PathBuf>,
     #[command(flatten)]
     run: RunArguments,
+}
+
+impl Arguments {
+    /// Refuses what means something for one table alone.
+    fn must_only_list(&self) -> anyhow::Result<()> {
+        let Self { id: _, list: _, row, dry_run, recipes, data, teacher, run } = self;
+        let is_given = [
+            ("--row", row.is_some()),
+            ("--dry-run", *dry_run),
+            ("--recipes", recipes.is_some()),
+            ("--data", data.is_some()),
+            ("--teacher", teacher.is_some()),
+            ("--device", run.device.is_some()),
+            ("--out", run.out.is_some()),
+            ("--threads", run.threads.is_some()),
+        ];
+        match is_given.iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => {
+                bail!("{flag} needs a table or figure; `sordino reproduce --list` names them")
+            }
+            None => Ok(()),
+        }
+    }
 }
 
 /// What `--json` says of a table or figure.
@@ -77,7 +100,10 @@ struct RunReport<'a> {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
-    let Some(id) = &arguments.id else { return list(arguments.run.json, out) };
+    let Some(id) = &arguments.id else {
+        arguments.must_only_list()?;
+        return list(arguments.run.json, out);
+    };
     let (paper, entry) = reproduce::find(id)?;
     let mut runs = entry.runs()?;
     if let Some(text) = &arguments.row {
@@ -228,7 +254,8 @@ fn write_rows(report: &EntryReport<'_>, out: &mut dyn Write) -> anyhow::Result<A
             short(run.macs),
             run.paper_accuracy.map_or_else(String::new, percent),
             ours.map_or("not yet run".to_owned(), |ours| {
-                format!("{} by {}", percent(ours.accuracy), ours.recipe)
+                let relus = ours.relus.map_or_else(String::new, |it| format!(" with {} ReLUs", grouped(it)));
+                format!("{}{relus} by {}", percent(ours.accuracy), ours.recipe)
             }),
             format!("{:.1}", run.gpu_minutes),
         ]);

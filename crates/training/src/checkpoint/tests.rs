@@ -157,7 +157,7 @@ fn a_recipe_that_no_file_could_hold_is_refused() {
     bad["state"]["recipe"]["training"]["batch"] = serde_json::json!(0);
     std::fs::write(&path, bad.to_string()).unwrap();
     let error = Checkpoint::load(&folder, Part::Description).unwrap_err().to_string();
-    assert!(error.contains("its recipe cannot be") && error.contains("batch"), "{error}");
+    assert!(error.contains("its recipe has a value out of range") && error.contains("batch"), "{error}");
 }
 
 #[test]

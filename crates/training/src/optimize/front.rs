@@ -1,4 +1,5 @@
-//! The Pareto front: the networks no other beats, with no more ReLUs and no less accuracy, and one of them better.
+//! The Pareto front: the networks that no other beats. One beats another with at most its ReLUs and at least its accuracy, one of
+//! the two better.
 
 /// Points of ReLU count and accuracy, each with what it stands for.
 #[derive(Clone, Debug, PartialEq)]

@@ -146,7 +146,9 @@ impl ResultRecord {
 
     /// Takes what another record of the same result knows and this one does not.
     pub(super) fn take_measurements(&mut self, other: &Self) {
-        if (&self.network, self.relus, self.seed) != (&other.network, other.relus, other.seed) {
+        let names =
+            |record: &Self| (record.network.clone(), record.relus, record.seed, record.float_accuracy);
+        if names(self) != names(other) {
             return;
         }
         if self.integer_accuracy.is_none() {

@@ -10,7 +10,7 @@
 //! ```
 
 use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::Value;
 
@@ -61,9 +61,16 @@ fn gather(path: &Path, depth: usize, found: &mut Vec<RunRecord>) -> Result<(), R
         let folder = file.path.parent().unwrap_or(Path::new("")).to_owned();
         let located = |mut record: ResultRecord| {
             let is_run = |path: &Path| crate::checkpoint::find(path).is_ok();
-            let checkpoint = locate(Path::new(&record.checkpoint), &folder, is_run);
-            let named = record.recipe.mask.as_ref().map(|mask| mask.file.as_path());
-            let mask = named.and_then(|mask| locate(mask, &folder, Path::is_file));
+            // A run of the same name elsewhere may be somebody else's.
+            let is_its_run = |path: &Path| {
+                is_run(path)
+                    && describe(path).is_ok_and(|other| other.float_accuracy == record.float_accuracy)
+            };
+            let named = Path::new(&record.checkpoint);
+            let checkpoint = beneath(named, &folder, is_run)
+                .or_else(|| Some(named.to_owned()).filter(|it| is_its_run(it)));
+            let mask = record.recipe.mask.as_ref();
+            let mask = mask.and_then(|mask| beneath(&mask.file, &folder, Path::is_file));
             // What was measured later may stand in the run's own record alone.
             let own = checkpoint.as_deref().map(|checkpoint| run_of(checkpoint).join(RECORD));
             if let Some(own) = own.filter(|own| own.is_file() && *own != file.path) {
@@ -112,11 +119,11 @@ fn run_of(path: &Path) -> &Path {
     parent.and_then(Path::parent).unwrap_or(path)
 }
 
-/// What a record names, or, where the run was moved, its end beneath the record's folder.
-fn locate(named: &Path, folder: &Path, is_there: impl Fn(&Path) -> bool) -> Option<PathBuf> {
-    let parts: Vec<_> = named.components().collect();
-    let beneath = (0..parts.len()).map(|first| folder.join(parts[first..].iter().collect::<PathBuf>()));
-    std::iter::once(named.to_owned()).chain(beneath).find(|path| is_there(path))
+/// The end of a path that a record names, beneath the record's folder: runs may be moved.
+fn beneath(named: &Path, folder: &Path, is_there: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+    let parts: Vec<_> = named.components().filter(|part| matches!(part, Component::Normal(_))).collect();
+    let ends = (0..parts.len()).map(|first| folder.join(parts[first..].iter().collect::<PathBuf>()));
+    ends.into_iter().find(|path| is_there(path))
 }
 
 /// A file of records that may be amended.
@@ -232,7 +239,7 @@ pub enum RecordError {
     /// A folder without runs.
     #[error(
         "{} holds no run; expected checkpoints, records.json or record.json in it or in folders beneath it (an optimization \
-         that has not ended has no results yet)",
+         that has not ended, or only found the criticality, has no results)",
         path.display()
     )]
     NoRuns {
@@ -328,6 +335,21 @@ mod tests {
         assert_eq!(titles("sweep"), ["a", "b", "c"]);
         assert_eq!(titles("sweep/second/record.json"), ["c"]);
         assert_eq!(titles("front.json"), ["d"]);
+    }
+
+    #[test]
+    fn what_a_record_names_is_looked_for_beneath_it_alone() {
+        let scratch = Scratch::new("records-beneath");
+        let at = |name: &str| scratch.path().join(name);
+        let mask = "runs/a/settled/mask.sordino-mask";
+        std::fs::create_dir_all(at("elsewhere/runs/a/settled")).unwrap();
+        std::fs::write(at("elsewhere").join(mask), "somebody else's").unwrap();
+        std::fs::create_dir_all(at("results/a")).unwrap();
+        let named = at("elsewhere").join(mask);
+        assert_eq!(beneath(&named, &at("results/a"), Path::is_file), None);
+        std::fs::write(at("results/a/mask.sordino-mask"), "its own").unwrap();
+        let found = beneath(&named, &at("results/a"), Path::is_file);
+        assert_eq!(found, Some(at("results/a/mask.sordino-mask")));
     }
 
     #[test]

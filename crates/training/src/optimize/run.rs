@@ -90,10 +90,11 @@ pub fn optimize(
     let spec = recipe.network.build(shape, classes).map_err(OptimizeError::from)?;
     let job = Job { recipe, options, spec, section: &section };
     let found = match &section {
-        OptimizeSection::Snl(snl) => job.snl(snl, &images, watch)?,
-        OptimizeSection::DeepReduce(deepreduce) => job.deepreduce(deepreduce, watch)?,
-        OptimizeSection::DeepReshape(deepreshape) => job.deepreshape(deepreshape, watch)?,
+        OptimizeSection::Snl(snl) => job.snl(snl, &images, watch),
+        OptimizeSection::DeepReduce(deepreduce) => job.deepreduce(deepreduce, watch),
+        OptimizeSection::DeepReshape(deepreshape) => job.deepreshape(deepreshape, watch),
     };
+    let found = found.inspect_err(|_| identity::release(&options.folder))?;
     write_json(&done, &found)?;
     Ok(found)
 }

@@ -75,6 +75,7 @@ impl Detail {
     /// When the mask is another network's.
     pub fn of_recipe(recipe: &Recipe, mask: Option<&Path>) -> Result<Option<Self>, CheckpointError> {
         let Some((side, classes)) = recipe.data.set.dimensions() else { return Ok(None) };
+        let side = recipe.data.side.unwrap_or(side);
         let build = |section: &NetworkSection| section.build(Shape::image(side), classes).ok();
         let Some(spec) = build(&recipe.network) else { return Ok(None) };
         let full = build(&NetworkSection::named(&recipe.network.name));
@@ -87,6 +88,11 @@ impl Detail {
                 Ok(Some(Self::new(full, &spec, Some(&mask))))
             }
         }
+    }
+
+    /// The ReLUs that are left.
+    pub fn relus(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.after).sum()
     }
 
     /// Compares a network with the full one.

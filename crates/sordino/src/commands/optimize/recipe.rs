@@ -1,4 +1,4 @@
-//! From flags to a recipe: the papers' settings, or those of a file, with what the flags change.
+//! From flags to a recipe: ours of the method, or that of a file, with what the flags change.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::{CommonArguments, Method};
 /// The name of the set that is drawn on the spot.
 pub(super) const SYNTHETIC: &str = "synthetic";
 
-/// The papers' settings, as recipes that come with the product.
+/// Our recipe of each method.
 const DEEPREDUCE: &str = include_str!("../../../../../recipes/deepreduce-28.7k.toml");
 const SNL: &str = include_str!("../../../../../recipes/snl-resnet18-25k.toml");
 const DEEPRESHAPE: &str = include_str!("../../../../../recipes/hybrenet-163k-cifar100.toml");

@@ -10,15 +10,17 @@ use super::{OptimizeRunError, RECORDS};
 use crate::optimize::{OptimizeSection, RECIPE};
 use crate::recipe::Recipe;
 
+/// The same while it is written.
+const HIDDEN: &str = "recipe.toml.writing";
 /// How many differences are named.
 const NAMED: usize = 4;
 
 /// Notes the recipe in its folder, and refuses a folder that holds the optimization of another one. Stages whose
-/// criticality was all that was asked for may be reduced by it afterwards; a recipe that came to nothing holds nothing.
+/// criticality was all that was asked for may be reduced by it afterwards.
 pub(super) fn claim(folder: &Path, recipe: &Recipe) -> Result<(), OptimizeRunError> {
     let path = folder.join(RECIPE);
     let failed = |source| OptimizeRunError::File { path: path.clone(), source };
-    if path.is_file() && holds_more_than(folder, RECIPE).map_err(failed)? {
+    if path.is_file() {
         let text = std::fs::read_to_string(&path).map_err(failed)?;
         let damaged = |error| OptimizeRunError::Damaged { path: path.clone(), reason: format!("{error}") };
         let earlier = Recipe::from_toml(&text).map_err(damaged)?;
@@ -35,17 +37,20 @@ pub(super) fn claim(folder: &Path, recipe: &Recipe) -> Result<(), OptimizeRunErr
         }
     }
     std::fs::create_dir_all(folder).map_err(failed)?;
-    let hidden = folder.join("recipe.toml.writing");
+    let hidden = folder.join(HIDDEN);
     std::fs::write(&hidden, recipe.to_toml()).and_then(|()| std::fs::rename(&hidden, &path)).map_err(failed)
 }
 
-fn holds_more_than(folder: &Path, name: &str) -> std::io::Result<bool> {
-    for entry in std::fs::read_dir(folder)? {
-        if entry?.file_name() != name {
-            return Ok(true);
-        }
+/// Gives a folder back in which nothing was made: the next recipe may have it.
+pub(super) fn release(folder: &Path) {
+    let is_note = |entry: std::io::Result<std::fs::DirEntry>| {
+        entry.is_ok_and(|entry| [RECIPE, HIDDEN].iter().any(|name| entry.file_name() == *name))
+    };
+    if std::fs::read_dir(folder).is_ok_and(|mut entries| entries.all(is_note)) {
+        // What cannot be removed is found by the next claim, which says so.
+        let _ = std::fs::remove_file(folder.join(HIDDEN));
+        let _ = std::fs::remove_file(folder.join(RECIPE));
     }
-    Ok(false)
 }
 
 /// The recipe without what may differ between two attempts at the same thing.
@@ -128,10 +133,7 @@ mod tests {
     fn a_folder_belongs_to_its_recipe() {
         let folder = Scratch::new("identity");
         let quarter = recipe("method = \"snl\"\nbudget = \"25%\"");
-        // Refused before anything was made: the next recipe may have the folder.
-        claim(folder.path(), &recipe("method = \"snl\"\nbudget = \"50%\"")).unwrap();
         claim(folder.path(), &quarter).unwrap();
-        std::fs::create_dir(folder.path().join("teacher")).unwrap();
         claim(folder.path(), &quarter).unwrap();
         claim(folder.path(), &recipe("method = \"snl\"\nbudget = \"25%\"\nmax_epochs = 7")).unwrap();
         let error =
@@ -153,7 +155,6 @@ mod tests {
         let only = recipe("method = \"deepreduce\"\nonly_criticality = true");
         let budget = recipe("method = \"deepreduce\"\nbudget = \"25%\"");
         claim(folder.path(), &only).unwrap();
-        std::fs::write(folder.path().join("criticality.json"), "[]").unwrap();
         std::fs::write(folder.path().join(RECORDS), "{}").unwrap();
         let other = recipe("method = \"deepreduce\"\nbudget = \"25%\"\nprobe_epochs = 1");
         assert!(claim(folder.path(), &other).is_err());
@@ -164,10 +165,22 @@ mod tests {
     }
 
     #[test]
+    fn a_recipe_that_came_to_nothing_gives_its_folder_back() {
+        let folder = Scratch::new("identity-release");
+        let (quarter, half) =
+            (recipe("method = \"snl\"\nbudget = \"25%\""), recipe("method = \"snl\"\nbudget = \"50%\""));
+        claim(folder.path(), &quarter).unwrap();
+        release(folder.path());
+        claim(folder.path(), &half).unwrap();
+        std::fs::create_dir(folder.path().join("teacher")).unwrap();
+        release(folder.path());
+        assert!(claim(folder.path(), &quarter).is_err());
+    }
+
+    #[test]
     fn a_damaged_note_is_not_taken_for_another_recipe() {
         let folder = Scratch::new("identity-damaged");
         std::fs::write(folder.path().join(RECIPE), "seed = ").unwrap();
-        std::fs::create_dir(folder.path().join("search")).unwrap();
         let error =
             claim(folder.path(), &recipe("method = \"snl\"\nbudget = \"25%\"")).unwrap_err().to_string();
         assert!(error.contains("damaged") && error.contains("recipe.toml"), "{error}");

@@ -25,6 +25,10 @@ impl Job<'_> {
         watch: &mut dyn OptimizeWatch,
     ) -> Result<Found, OptimizeRunError> {
         let budget = section.budget.resolve(self.spec.name(), self.baseline())?;
+        if let Some(path) = &section.start {
+            // Found out before a teacher is trained.
+            self.beginning(path, false, images)?;
+        }
         let teacher = self.teacher(watch)?;
         let settled = self.options.folder.join("settled");
         let mask_file = settled.join("mask.sordino-mask");
@@ -61,6 +65,28 @@ impl Job<'_> {
         Ok(Found { records: vec![record], criticality: Vec::new() })
     }
 
+    /// The network with the weights that its search begins with.
+    fn beginning(
+        &self,
+        path: &Path,
+        is_teacher: bool,
+        images: &Images,
+    ) -> Result<TrainableNetwork, OptimizeRunError> {
+        let device = self.options.device;
+        let start = Checkpoint::load(path, Part::Weights)?;
+        images.must_match(&start.state, path)?;
+        let options = AssembleOptions { auxiliary_head: false, ..assemble_options(self.recipe, device) };
+        let mut network = TrainableNetwork::new(&self.spec, &options, device)?;
+        network.load_arrays(&start.weights).map_err(|source| OptimizeRunError::OtherStart {
+            network: self.spec.name().to_owned(),
+            path: path.to_owned(),
+            came: start.spec().map_or_else(|_| "no network".to_owned(), |spec| spec.name().to_owned()),
+            is_teacher,
+            source: Box::new(source),
+        })?;
+        Ok(network)
+    }
+
     /// Searches, settles, and writes the masked network as a checkpoint to fine-tune from.
     fn search(
         &self,
@@ -77,20 +103,12 @@ impl Job<'_> {
         }
         let teacher_checkpoint = Checkpoint::load(teacher_path, Part::Weights)?;
         images.must_match(&teacher_checkpoint.state, teacher_path)?;
-        let start = match &section.start {
-            Some(path) => Checkpoint::load(path, Part::Weights)?,
-            None => teacher_checkpoint.clone(),
-        };
         let options = AssembleOptions { auxiliary_head: false, ..assemble_options(self.recipe, device) };
         let teacher = trained(&teacher_checkpoint, &teacher_checkpoint.spec()?, options.clone(), device)?;
-        let mut network = TrainableNetwork::new(&self.spec, &options, device)?;
-        network.load_arrays(&start.weights).map_err(|source| OptimizeRunError::OtherStart {
-            network: self.spec.name().to_owned(),
-            path: section.start.clone().unwrap_or_else(|| teacher_path.to_owned()),
-            came: start.spec().map_or_else(|_| "no network".to_owned(), |spec| spec.name().to_owned()),
-            is_teacher: section.start.is_none(),
-            source: Box::new(source),
-        })?;
+        let network = match &section.start {
+            Some(path) => self.beginning(path, false, images)?,
+            None => self.beginning(teacher_path, true, images)?,
+        };
         let state = images.state(self.recipe, &self.spec);
         let folder = self.options.folder.join("search");
         let trial = match &images.held_out {

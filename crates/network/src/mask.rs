@@ -10,7 +10,7 @@ use crate::shape::Shape;
 use crate::spec::NetworkSpec;
 use crate::walk::{ReluSite, SiteIndex};
 
-pub use file::MaskFileError;
+pub use file::{MaskFileError, MaskReadError};
 
 /// The choice for one ReLU layer.
 #[derive(Clone, Debug, PartialEq, Eq)]

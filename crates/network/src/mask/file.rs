@@ -10,6 +10,10 @@
 //!
 //! A reader knows the network, so every count is checked against it before anything is allocated.
 
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
 use super::{ActivationMask, Bits, SiteMask};
 use crate::shape::Shape;
 use crate::spec::NetworkSpec;
@@ -50,6 +54,23 @@ impl ActivationMask {
         let site = |site: &ReluSite| SITE_BYTES + site.shape.scalars().div_ceil(8);
         let sites: u64 = spec.walk().sites().iter().map(site).sum();
         (MAGIC.len() + 8 + DIGEST_BYTES) as u64 + sites
+    }
+
+    /// Reads a file, and no more of it than a mask of this network can have: a device never ends.
+    ///
+    /// # Errors
+    /// When it cannot be read or is too long, and as for [`Self::from_bytes`].
+    pub fn from_file(path: &Path, spec: &NetworkSpec) -> Result<Self, MaskReadError> {
+        let unreadable = |source| MaskReadError::Unreadable { path: path.into(), source };
+        let limit = Self::max_file_bytes(spec);
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(unreadable)?;
+        file.take(limit + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+        if bytes.len() as u64 > limit {
+            let network = spec.name().to_owned();
+            return Err(MaskReadError::TooLong { path: path.into(), limit, network });
+        }
+        Self::from_bytes(&bytes, spec).map_err(|source| MaskReadError::Unusable { path: path.into(), source })
     }
 
     /// Reads the file form for a network.
@@ -127,6 +148,37 @@ impl<'a> Reader<'a> {
         let bytes = self.take(length.div_ceil(8))?;
         Bits::from_bytes(bytes, length).ok_or_else(|| MaskFileError::Padding { site: name.to_owned() })
     }
+}
+
+/// A file that holds no mask for this network.
+#[derive(Debug, thiserror::Error)]
+pub enum MaskReadError {
+    /// It cannot be read.
+    #[error("cannot read {}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is longer than any mask of the network.
+    #[error("{} has more than {limit} bytes, too many for a mask of {network}", path.display())]
+    TooLong {
+        /// The file.
+        path: PathBuf,
+        /// The most that it may have.
+        limit: u64,
+        /// The network.
+        network: String,
+    },
+    /// Its bytes are no mask of the network.
+    #[error("the mask {} is not usable", path.display())]
+    Unusable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: MaskFileError,
+    },
 }
 
 /// Bytes that hold no mask for this network.
@@ -222,6 +274,29 @@ mod tests {
         assert_eq!(longest.to_bytes().len() as u64, ActivationMask::max_file_bytes(&spec));
         let other = random_mask(&spec, &[true, false, true]).to_bytes();
         assert!((other.len() as u64) < ActivationMask::max_file_bytes(&spec));
+    }
+
+    #[test]
+    fn a_file_is_read_to_its_longest_and_no_further() {
+        let spec = zoo::build("resnet18", 32, 10).unwrap();
+        let mask = ActivationMask::keep_all(&spec);
+        let path = std::env::temp_dir().join(format!("sordino-mask-{}", std::process::id()));
+        std::fs::write(&path, mask.to_bytes()).unwrap();
+        assert_eq!(ActivationMask::from_file(&path, &spec).unwrap(), mask);
+        std::fs::write(&path, b"SRDNMASK").unwrap();
+        let error = ActivationMask::from_file(&path, &spec).unwrap_err();
+        assert!(
+            matches!(error, MaskReadError::Unusable { source: MaskFileError::Truncated { .. }, .. }),
+            "{error}"
+        );
+        std::fs::remove_file(&path).unwrap();
+        let error = ActivationMask::from_file(&path, &spec).unwrap_err();
+        assert!(matches!(error, MaskReadError::Unreadable { .. }), "{error}");
+        #[cfg(unix)]
+        {
+            let error = ActivationMask::from_file(Path::new("/dev/zero"), &spec).unwrap_err();
+            assert!(matches!(error, MaskReadError::TooLong { .. }), "{error}");
+        }
     }
 
     #[test]

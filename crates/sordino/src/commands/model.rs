@@ -144,7 +144,7 @@ impl ModelArguments {
     /// Which ReLUs stay, where not all do.
     pub(super) fn mask(&self, spec: &NetworkSpec) -> anyhow::Result<Option<ActivationMask>> {
         match (&self.mask, self.relus) {
-            (Some(path), _) => load_mask(path, spec).map(Some),
+            (Some(path), _) => Ok(Some(ActivationMask::from_file(path, spec)?)),
             (None, Some(count)) => random_mask(spec, count, self.seed).map(Some),
             (None, None) => Ok(None),
         }
@@ -318,19 +318,6 @@ pub(super) fn is_model_file(path: &Path) -> bool {
 /// The n-th random image to try a model on; none of them was used to calibrate.
 pub(super) fn trial_image(model: &InferenceModel, number: u64) -> Image {
     Image::random(model.outline().input, FIRST_TRIAL_SEED + number)
-}
-
-/// Reads no more than a mask of this network can have: a device never ends.
-fn load_mask(path: &Path, spec: &NetworkSpec) -> anyhow::Result<ActivationMask> {
-    let limit = ActivationMask::max_file_bytes(spec);
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(limit + 1).read_to_end(&mut bytes))
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    if bytes.len() as u64 > limit {
-        bail!("{} has more than {limit} bytes, too many for a mask of {}", path.display(), spec.name());
-    }
-    ActivationMask::from_bytes(&bytes, spec).with_context(|| format!("{} is not usable", path.display()))
 }
 
 /// Keeps exactly `count` ReLUs, every choice of them over all sites but the stem being equally likely.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use network::mask::MaskFileError;
+use network::mask::{MaskFileError, MaskReadError};
 use network::spec::SpecFileError;
 use network::weights::WeightsFileError;
 
@@ -67,6 +67,9 @@ pub enum CheckpointError {
     /// The mask is another network's.
     #[error("the mask of the checkpoint is not usable")]
     Mask(#[source] Box<MaskFileError>),
+    /// The mask beside a record.
+    #[error(transparent)]
+    MaskFile(#[from] MaskReadError),
     /// The weights are another network's.
     #[error("the weights of the checkpoint are not usable")]
     Weights(#[source] Box<WeightsFileError>),

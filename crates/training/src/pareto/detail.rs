@@ -1,7 +1,6 @@
 //! Where a network's ReLUs are, before and after, and its mask.
 
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::Path;
 
 use network::mask::ActivationMask;
@@ -84,7 +83,7 @@ impl Detail {
             (None, _) => Ok(Some(Self::new(full, &spec, None))),
             (Some(_), None) => Ok(None),
             (Some(_), Some(path)) => {
-                let mask = read_mask(path, &spec)?;
+                let mask = ActivationMask::from_file(path, &spec)?;
                 Ok(Some(Self::new(full, &spec, Some(&mask))))
             }
         }
@@ -120,16 +119,6 @@ impl Detail {
         let masks = mask.map_or_else(Vec::new, |mask| pictures(reduced, mask));
         Self { full_network: full.name().to_owned(), layers, masks }
     }
-}
-
-fn read_mask(path: &Path, spec: &NetworkSpec) -> Result<ActivationMask, CheckpointError> {
-    let unreadable = |source| CheckpointError::Unreadable { path: path.into(), source };
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(path).map_err(unreadable)?;
-    // One more than it can have is enough to refuse it.
-    file.take(ActivationMask::max_file_bytes(spec) + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    ActivationMask::from_bytes(&bytes, spec)
-        .map_err(|error| CheckpointError::Damaged { path: path.into(), reason: error.to_string() })
 }
 
 /// Name, place and ReLUs of every ReLU layer.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use network::mask::MaskReadError;
+
 use crate::assemble::AssembleError;
 use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
@@ -82,13 +84,8 @@ pub enum RunError {
         came: String,
     },
     /// The mask file.
-    #[error("the mask {} cannot be used: {reason}", path.display())]
-    Mask {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        reason: String,
-    },
+    #[error(transparent)]
+    Mask(#[from] MaskReadError),
     /// Too few images.
     #[error("{images} training images are fewer than one batch of {batch}")]
     TooFew {

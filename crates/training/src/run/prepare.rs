@@ -11,7 +11,7 @@ use crate::assemble::{AssembleOptions, TrainableNetwork};
 use crate::checkpoint::{self, Arrays, Checkpoint, Part, State};
 use crate::data::{self, DataPair, Dataset, HELD_OUT_SEED, held_out_split};
 use crate::learn::{DeviceImages, ImageSet, Learner};
-use crate::recipe::{Precision, Recipe, TrainOn};
+use crate::recipe::{MaskSection, Precision, Recipe, TrainOn};
 use crate::tensor::Device;
 
 /// The checkpoint to go on after; nothing for a new run.
@@ -212,15 +212,6 @@ pub(crate) fn trained(
 }
 
 fn read_mask(recipe: &Recipe, spec: &NetworkSpec) -> Result<Option<ActivationMask>, RunError> {
-    use std::io::Read;
-    let Some(section) = &recipe.mask else { return Ok(None) };
-    let refuse = |reason: String| RunError::Mask { path: section.file.clone(), reason };
-    let limit = ActivationMask::max_file_bytes(spec);
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(&section.file).map_err(|error| refuse(error.to_string()))?;
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(|error| refuse(error.to_string()))?;
-    if bytes.len() as u64 > limit {
-        return Err(refuse(format!("it has more than {limit} bytes, too many for {}", spec.name())));
-    }
-    ActivationMask::from_bytes(&bytes, spec).map(Some).map_err(|error| refuse(error.to_string()))
+    let read = |section: &MaskSection| ActivationMask::from_file(&section.file, spec);
+    Ok(recipe.mask.as_ref().map(read).transpose()?)
 }

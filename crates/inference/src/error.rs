@@ -16,7 +16,7 @@ use crate::connection::frame::FrameError;
 use crate::connection::refusal::{Refusal, RefusalCode};
 use crate::plan::Reveal;
 use crate::requests::RequestError;
-use crate::setup::hello::HelloError;
+use crate::setup::messages::HelloError;
 
 /// An inference that could not be made.
 #[derive(Debug, thiserror::Error)]

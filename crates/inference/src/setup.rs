@@ -13,7 +13,9 @@
 //! sides can name a difference. The session id hashes protocol version, both nonces, what the client will learn, commitment, outline,
 //! plan and (over TLS) the channel's binding, so that nothing made in one session means anything in another.
 
-pub mod hello;
+pub(crate) mod client;
+pub mod messages;
+pub(crate) mod server;
 
 use crypto::domain;
 use crypto::random::{Direction, InferenceId, Scope, SessionId};
@@ -21,7 +23,7 @@ use network::inference_model::InferenceModel;
 
 use crate::connection::frame::PROTOCOL_VERSION;
 use crate::plan::{Plan, Reveal};
-use hello::{Agreement, NONCE_BYTES};
+use messages::{Agreement, NONCE_BYTES};
 
 /// The largest outline a client accepts.
 pub(crate) const MAX_OUTLINE_BYTES: u64 = 64 << 20;
@@ -39,7 +41,7 @@ pub(crate) fn session_id(
     hasher.update(client_nonce);
     hasher.update(server_nonce);
     hasher.update(&agreement.to_bytes());
-    hasher.update(&[hello::reveal_byte(reveal)]);
+    hasher.update(&[messages::reveal_byte(reveal)]);
     hasher.update(&(channel_binding.len() as u64).to_le_bytes());
     hasher.update(channel_binding);
     SessionId(*hasher.finalize().as_bytes())
@@ -83,10 +85,10 @@ pub(crate) fn session_scope(session: SessionId, direction: Direction, step: u32)
     Scope { session, inference: InferenceId([0; 16]), step, direction }
 }
 
-/// The name of the n-th inference of a session.
+/// The name of the n-th inference of a session, counted from 1.
 pub(crate) fn inference_id(session: SessionId, number: u64) -> InferenceId {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&session.0[..8]);
-    bytes[8..].copy_from_slice(&(number + 1).to_le_bytes());
+    bytes[8..].copy_from_slice(&number.to_le_bytes());
     InferenceId(bytes)
 }

@@ -16,7 +16,7 @@ use inference::connection::refusal::{Refusal, RefusalCode};
 use inference::connection::{Connection, MemoryStream, Role, memory_pair};
 use inference::plan::{PlannedMessage, Reveal};
 use inference::server::{ServedModel, Server, WeightMemory};
-use inference::setup::hello::{Agreement, ClientHello, ModelName, ServerHello};
+use inference::setup::messages::{Agreement, ClientHello, ModelName, ServerHello};
 use inference::transcript::{Kind, Phase};
 use network::image::Image;
 use network::shape::Shape;

@@ -25,7 +25,7 @@ use inference::client::{Answer, Client, ShareRecord};
 use inference::connection::frame::{FrameKind, HEADER_BYTES};
 use inference::connection::{Connection, Role, memory_pair};
 use inference::plan::{LinearJob, Plan, PlannedMessage, Reveal};
-use inference::setup::hello::{Agreement, ClientHello, ServerHello};
+use inference::setup::messages::{Agreement, ClientHello, ServerHello};
 use inference::transcript::{Kind, Phase};
 use network::image::Image;
 use network::inference_model::{InferenceModel, LinearWeights, ModelOutline};
@@ -205,8 +205,7 @@ fn simulate_server(wire: Wire, outline: &ModelOutline, logit_shares: &Receiver<V
     let mut wire = Framed::new(wire, Role::Server);
     let mut generator = Seed::from_system().unwrap().generator();
     let keys = simulate_set_up(&mut wire, &plan, &mut generator);
-    let mut jobs: Vec<_> = plan.linear().iter().collect();
-    jobs.sort_by_key(|job| job.flight);
+    let jobs: Vec<_> = plan.flights().flatten().collect();
     for _ in 0..INFERENCES {
         let (mut asked, mut answered) = (jobs.iter(), jobs.iter());
         let mut requests = HashMap::new();

@@ -4,7 +4,7 @@ use network::inference_model::ModelOutline;
 
 use crate::InferenceError;
 use crate::plan::{Plan, Reveal};
-use crate::setup::hello::{ModelName, ServerHello};
+use crate::setup::messages::{ModelName, ServerHello};
 
 /// Bytes that planning takes for each scalar of an outline, at least.
 const PLANNING_BYTES_PER_SCALAR: u64 = 16;
@@ -40,12 +40,12 @@ impl Default for Wishes {
 
 impl Wishes {
     /// The longest outline that is read.
-    pub(super) fn max_outline_bytes(&self) -> u64 {
+    pub(crate) fn max_outline_bytes(&self) -> u64 {
         crate::setup::MAX_OUTLINE_BYTES.min(self.max_memory)
     }
 
     /// Compares a hello with what was expected, before anything is derived from it.
-    pub(super) fn check_hello(&self, hello: &ServerHello, digest: &[u8; 32]) -> Result<(), InferenceError> {
+    pub(crate) fn check_hello(&self, hello: &ServerHello, digest: &[u8; 32]) -> Result<(), InferenceError> {
         if let Some(expected) = self.reveal.filter(|expected| *expected != hello.reveal) {
             return Err(InferenceError::Reveal { expected, came: hello.reveal });
         }
@@ -63,14 +63,14 @@ impl Wishes {
     }
 
     /// Whether planning is affordable; the outline's counts are the peer's word.
-    pub(super) fn check_outline(&self, outline: &ModelOutline) -> Result<(), InferenceError> {
+    pub(crate) fn check_outline(&self, outline: &ModelOutline) -> Result<(), InferenceError> {
         let steps = outline.steps.iter().map(|step| step.shape.scalars());
         let scalars = steps.fold(outline.input.scalars(), u64::saturating_add);
         self.check(scalars.saturating_mul(PLANNING_BYTES_PER_SCALAR))
     }
 
     /// Whether an inference is affordable.
-    pub(super) fn check_plan(&self, plan: &Plan) -> Result<(), InferenceError> {
+    pub(crate) fn check_plan(&self, plan: &Plan) -> Result<(), InferenceError> {
         self.check(plan.client_memory())
     }
 

@@ -167,7 +167,7 @@ proptest! {
         let bytes = sealed(body);
         if let Ok(outline) = ModelOutline::from_bytes(&bytes) {
             prop_assert_eq!(outline.to_bytes(), bytes);
-            prop_assert!(outline.rounds().count() <= outline.steps.len());
+            prop_assert!(outline.schedule().round_trips() <= outline.steps.len());
         }
     }
 }

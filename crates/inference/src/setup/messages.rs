@@ -2,7 +2,13 @@
 
 use std::fmt;
 
-use crate::plan::Reveal;
+use crypto::he::PublicKey;
+use crypto::ot::TreeSums;
+use crypto::ot::base::{ReceiverPoints, SenderPoint};
+
+use crate::conversation::Planned;
+use crate::plan::{Plan, Reveal};
+use crate::transcript::Kind;
 
 /// Bytes of a nonce.
 pub const NONCE_BYTES: usize = 32;
@@ -189,6 +195,17 @@ const fn reveal_of(byte: u8) -> Result<Reveal, HelloError> {
         1 => Ok(Reveal::Class),
         came => Err(HelloError::Reveal { came }),
     }
+}
+
+/// All messages of the set-up, in order.
+pub(crate) fn list(plan: &Plan) -> Vec<Planned<()>> {
+    let up = |bytes| Planned::up((), Kind::SetUp, bytes);
+    let down = |bytes| Planned::down((), Kind::SetUp, bytes);
+    let outline = plan.outline().to_bytes().len();
+    let mut list = vec![up(ClientHello::BYTES), down(ServerHello::BYTES + outline), up(Agreement::BYTES)];
+    list.extend(plan.parameters().iter().map(|parameters| up(PublicKey::length(parameters))));
+    list.extend([up(SenderPoint::BYTES), down(ReceiverPoints::BYTES), up(TreeSums::BYTES)]);
+    list
 }
 
 /// A hello that makes no sense.

@@ -12,9 +12,9 @@ use std::thread;
 use crypto::secret::Secret;
 use inference::client::{Answer, Client, PreparedClient, ShareRecord};
 use inference::connection::{Connection, MemoryStream, Role, memory_pair};
-use inference::kept::KeptError;
 use inference::plan::{Plan, Reveal};
-use inference::server::{KeptServer, ServedModel, Server, WeightMemory};
+use inference::server::{ServedModel, Server, StoredServer, WeightMemory};
+use inference::stored::StoredError;
 use network::image::Image;
 use network::reference;
 
@@ -35,7 +35,7 @@ fn connect(served: &Arc<ServedModel>) -> (Client<MemoryStream>, Server<MemoryStr
 /// One prepared inference as both parties keep it, and the coins of its rounding; the session is gone.
 fn kept(served: &Arc<ServedModel>) -> (Bytes, Bytes, ShareRecord) {
     let (mut client, mut server) = connect(served);
-    let server = thread::spawn(move || server.prepare().unwrap().into_kept().into_bytes());
+    let server = thread::spawn(move || server.prepare().unwrap().into_stored().into_bytes());
     let mut prepared = client.prepare_recorded().unwrap();
     let coins = prepared.take_record().unwrap();
     (prepared.into_bytes(client.plan()).unwrap(), server.join().unwrap(), coins)
@@ -47,7 +47,7 @@ fn revive(served: &Arc<ServedModel>, halves: Vec<(Bytes, Bytes)>, images: &[Imag
     let (ours, theirs): (Vec<_>, Vec<_>) = halves.into_iter().unzip();
     let model = Arc::clone(served);
     let server = thread::spawn(move || {
-        let revive = |bytes| KeptServer::from_bytes(bytes).revive(&model).unwrap();
+        let revive = |bytes| StoredServer::from_bytes(bytes).revive(&model).unwrap();
         server.classify_batch(theirs.into_iter().map(revive).collect()).unwrap();
     });
     let plan = Arc::clone(client.plan());
@@ -64,8 +64,8 @@ fn material_revived_over_another_connection_gives_the_reference_bit_for_bit() {
     // A model that is loaded anew, as after a restart.
     let served = served(&model);
     let plan = served.plan();
-    assert_eq!(client.expose().len(), plan.kept_client_bytes().unwrap());
-    assert_eq!(server.expose().len(), plan.kept_server_bytes());
+    assert_eq!(client.expose().len(), plan.stored_client_bytes().unwrap());
+    assert_eq!(server.expose().len(), plan.stored_server_bytes());
     let image = Image::random(model.outline().input, 5);
     let answers = revive(&served, vec![(client, server)], std::slice::from_ref(&image));
     assert_eq!(answers, [Answer::Logits(reference::run_with(&model, &image, &coins).unwrap())]);
@@ -110,23 +110,24 @@ fn kept_bytes_that_are_cut_damaged_or_foreign_are_refused_by_name() {
     };
     let cut = |bytes: &Bytes, length: usize| Secret::new(bytes.expose()[..length].to_vec());
     let ours = |plan: &Plan, bytes: &Bytes| PreparedClient::from_bytes(plan, bytes).unwrap_err();
-    let theirs = |model: &ServedModel, bytes: Bytes| KeptServer::from_bytes(bytes).revive(model).unwrap_err();
+    let theirs =
+        |model: &ServedModel, bytes: Bytes| StoredServer::from_bytes(bytes).revive(model).unwrap_err();
     let copy = |bytes: &Bytes| cut(bytes, bytes.expose().len());
     let plan = served.plan();
 
     for length in [0, 8, 91, 92, 200] {
-        assert!(matches!(ours(plan, &cut(&client, length)), KeptError::Length { .. }));
-        assert!(matches!(theirs(&served, cut(&server, length)), KeptError::Length { .. }));
+        assert!(matches!(ours(plan, &cut(&client, length)), StoredError::Length { .. }));
+        assert!(matches!(theirs(&served, cut(&server, length)), StoredError::Length { .. }));
     }
-    assert!(matches!(ours(plan, &server), KeptError::Magic("client")));
-    assert!(matches!(theirs(&served, copy(&client)), KeptError::Magic("server")));
-    assert!(matches!(ours(plan, &change(&client, 8, 2)), KeptError::Version { expected: 1, came: 2 }));
-    assert!(matches!(theirs(&served, change(&server, 8, 9)), KeptError::Version { expected: 1, came: 9 }));
-    assert!(matches!(ours(classes.plan(), &client), KeptError::OtherModel));
-    assert!(matches!(theirs(&classes, copy(&server)), KeptError::OtherModel));
+    assert!(matches!(ours(plan, &server), StoredError::Magic("client")));
+    assert!(matches!(theirs(&served, copy(&client)), StoredError::Magic("server")));
+    assert!(matches!(ours(plan, &change(&client, 8, 2)), StoredError::Version { expected: 1, came: 2 }));
+    assert!(matches!(theirs(&served, change(&server, 8, 9)), StoredError::Version { expected: 1, came: 9 }));
+    assert!(matches!(ours(classes.plan(), &client), StoredError::OtherModel));
+    assert!(matches!(theirs(&classes, copy(&server)), StoredError::OtherModel));
     // The lowest bit of the offset tells two labels apart.
     let offset = 92 + 32;
     let even = server.expose()[offset] & 0xfe;
-    assert!(matches!(theirs(&served, change(&server, offset, even)), KeptError::Circuits(_)));
-    assert_eq!(format!("{:?}", KeptServer::from_bytes(server)), "KeptServer(Secret(..))");
+    assert!(matches!(theirs(&served, change(&server, offset, even)), StoredError::Circuits(_)));
+    assert_eq!(format!("{:?}", StoredServer::from_bytes(server)), "StoredServer(Secret(..))");
 }

@@ -64,7 +64,7 @@ fn material_revived_over_another_connection_gives_the_reference_bit_for_bit() {
     // A model that is loaded anew, as after a restart.
     let served = served(&model);
     let plan = served.plan();
-    assert_eq!(client.expose().len(), plan.stored_client_bytes().unwrap());
+    assert_eq!(client.expose().len(), plan.stored_client_bytes());
     assert_eq!(server.expose().len(), plan.stored_server_bytes());
     let image = Image::random(model.outline().input, 5);
     let answers = revive(&served, vec![(client, server)], std::slice::from_ref(&image));
@@ -119,8 +119,8 @@ fn kept_bytes_that_are_cut_damaged_or_foreign_are_refused_by_name() {
         assert!(matches!(ours(plan, &cut(&client, length)), StoredError::Length { .. }));
         assert!(matches!(theirs(&served, cut(&server, length)), StoredError::Length { .. }));
     }
-    assert!(matches!(ours(plan, &server), StoredError::Magic("client")));
-    assert!(matches!(theirs(&served, copy(&client)), StoredError::Magic("server")));
+    assert!(matches!(ours(plan, &server), StoredError::Magic(Role::Client)));
+    assert!(matches!(theirs(&served, copy(&client)), StoredError::Magic(Role::Server)));
     assert!(matches!(ours(plan, &change(&client, 8, 2)), StoredError::Version { expected: 1, came: 2 }));
     assert!(matches!(theirs(&served, change(&server, 8, 9)), StoredError::Version { expected: 1, came: 9 }));
     assert!(matches!(ours(classes.plan(), &client), StoredError::OtherModel));

@@ -115,10 +115,9 @@ impl Refusal {
         let number = number.iter().rev().fold(0, |number, byte| number << 8 | u16::from(*byte));
         let code = RefusalCode::ALL.into_iter().find(|code| *code as u16 == number);
         let code = code.unwrap_or(RefusalCode::Other);
-        match rest.split_last_chunk() {
+        match rest.split_last_chunk::<SUBJECT_BYTES>() {
             Some((text, [0, name @ ..])) if !text.contains(&0) => {
-                let name: [u8; SUBJECT_BYTES - 1] = *name;
-                Self::about(code, StoredId(name), clean(text))
+                Self::about(code, StoredId(*name), clean(text))
             }
             _ => Self::new(code, clean(rest)),
         }

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use crypto::ot::base::ReceiverPoints;
 use crypto::random::{InferenceId, SessionId};
 use crypto::ring::Share;
+use network::digest::Digest;
 use network::image::Image;
 
 pub use answer::{Answer, ShareRecord};
@@ -46,7 +47,7 @@ pub struct Client<S> {
 /// it or over any other one to the same server.
 #[derive(Debug)]
 pub struct PreparedClient {
-    pub(crate) made_for: [u8; 32],
+    pub(crate) made_for: Digest,
     pub(crate) session: SessionId,
     pub(crate) inference: InferenceId,
     /// Known to the client only.

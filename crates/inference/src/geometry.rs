@@ -1,14 +1,14 @@
 //! The network's layers in the words of the cryptographic tools, which know no network.
 
-use crypto::he::{ConvolutionShape, LinearShape, WeightBits};
+use crypto::he::WeightBits;
 use crypto::ring::SumPool;
 use crypto::ring::geometry::{ConvGeometry, ConvShape, Extent, GeometryError};
 use network::inference_model::{self, LinearGeometry};
 use network::shape::Shape;
 use network::spec::Pool;
 
-/// A layer for the kernels that compute on shares.
-pub(crate) fn shared(layer: &LinearGeometry, input: Shape) -> Result<ConvGeometry, GeometryError> {
+/// A layer with weights.
+pub(crate) fn layer(layer: &LinearGeometry, input: Shape) -> Result<ConvGeometry, GeometryError> {
     let square = Extent::square;
     match layer {
         LinearGeometry::FullyConnected { inputs, outputs } => {
@@ -22,23 +22,6 @@ pub(crate) fn shared(layer: &LinearGeometry, input: Shape) -> Result<ConvGeometr
             stride: square(conv.stride),
             padding: square(conv.padding),
             dilation: square(conv.dilation),
-            groups: conv.groups,
-        }),
-    }
-}
-
-/// A layer for computing under encryption.
-pub(crate) fn encrypted(layer: &LinearGeometry, input: Shape) -> LinearShape {
-    match *layer {
-        LinearGeometry::FullyConnected { inputs, outputs } => LinearShape::FullyConnected { inputs, outputs },
-        LinearGeometry::Conv(conv) => LinearShape::Convolution(ConvolutionShape {
-            input_channels: conv.inputs,
-            output_channels: conv.outputs,
-            input_size: [input.height, input.width],
-            filter_size: [conv.filter; 2],
-            stride: [conv.stride; 2],
-            padding: [conv.padding; 2],
-            dilation: [conv.dilation; 2],
             groups: conv.groups,
         }),
     }

@@ -17,6 +17,7 @@ use crypto::ot::base::SenderPoint;
 use crypto::random::{InferenceId, Seed, SessionId};
 use crypto::ring::geometry::ConvGeometry;
 use crypto::ring::{PackedWeights, Share, Weights};
+use network::digest::Digest;
 use network::inference_model::{InferenceModel, WeightBits};
 
 pub use crate::stored::server::StoredServer;
@@ -42,7 +43,7 @@ pub struct ServedModel {
     agreement: Agreement,
     layers: Vec<ServedLayer>,
     /// What prepared material belongs to. Known to the server only: it would let anyone test a guess of the weights.
-    digest: [u8; 32],
+    digest: Digest,
 }
 
 struct ServedLayer {
@@ -95,7 +96,7 @@ impl ServedModel {
             let storage =
                 if wanted <= room { WeightStorage::Everything } else { WeightStorage::AtMost(room) };
             room = room.saturating_sub(wanted);
-            let geometry = geometry::shared(&layer, outline.shape(outline.step(id).inputs[0]))?;
+            let geometry = geometry::layer(&layer, outline.shape(outline.step(id).inputs[0]))?;
             layers.push(ServedLayer {
                 encrypted: PreparedWeights::new(&job.layout, &secret.weights, storage)?,
                 packed: packed_weights(geometry, outline.weight_bits, &secret.weights)?,
@@ -104,7 +105,7 @@ impl ServedModel {
         }
         let outline_bytes = outline.to_bytes();
         let agreement = Agreement {
-            outline: *blake3::hash(&outline_bytes).as_bytes(),
+            outline: Digest::of(&outline_bytes),
             commitment: commit_to_weights(model, salt),
             plan: plan_digest(&plan),
         };
@@ -123,8 +124,8 @@ impl ServedModel {
     }
 
     /// What prepared material of this model belongs to; a store keeps it beside the bytes.
-    pub fn stored_digest(&self) -> &[u8; 32] {
-        &self.digest
+    pub fn stored_digest(&self) -> Digest {
+        self.digest
     }
 
     /// The outline as clients get it.
@@ -171,7 +172,7 @@ pub struct Server<S> {
 /// it or over any other one to the same client.
 #[derive(Debug)]
 pub struct PreparedServer {
-    pub(crate) made_for: [u8; 32],
+    pub(crate) made_for: Digest,
     pub(crate) session: SessionId,
     pub(crate) inference: InferenceId,
     /// Where its masks come from. Known to the server only.

@@ -19,6 +19,7 @@ pub(crate) mod server;
 
 use crypto::domain;
 use crypto::random::{Direction, InferenceId, Scope, SessionId};
+use network::digest::Digest;
 use network::inference_model::InferenceModel;
 
 use crate::connection::frame::PROTOCOL_VERSION;
@@ -49,7 +50,7 @@ pub(crate) fn session_id(
 
 /// A digest of everything the parties derive from the outline: each message and all encryption parameters. Two builds
 /// that plan differently notice it here, not in the middle of an inference.
-pub(crate) fn plan_digest(plan: &Plan) -> [u8; 32] {
+pub(crate) fn plan_digest(plan: &Plan) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key(domain::PLAN_DIGEST.context());
     for parameters in plan.parameters() {
         let text = parameters.to_string();
@@ -59,11 +60,11 @@ pub(crate) fn plan_digest(plan: &Plan) -> [u8; 32] {
         let sort = [message.phase as u8, message.kind as u8, u8::from(message.is_upward)];
         hasher.update(&sort).update(&(message.bytes as u64).to_le_bytes());
     }
-    *hasher.finalize().as_bytes()
+    Digest(*hasher.finalize().as_bytes())
 }
 
 /// The salted commitment to a model's weights: the same weights are recognized, a guess cannot be tested.
-pub(crate) fn commit_to_weights(model: &InferenceModel, salt: &[u8; 32]) -> [u8; 32] {
+pub(crate) fn commit_to_weights(model: &InferenceModel, salt: &[u8; 32]) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key(domain::WEIGHT_COMMITMENT.context());
     hasher.update(salt);
     for layer in model.layers() {
@@ -77,7 +78,7 @@ pub(crate) fn commit_to_weights(model: &InferenceModel, salt: &[u8; 32]) -> [u8;
             hasher.update(&bias.to_le_bytes());
         }
     }
-    *hasher.finalize().as_bytes()
+    Digest(*hasher.finalize().as_bytes())
 }
 
 /// The scope of what belongs to the session as a whole.

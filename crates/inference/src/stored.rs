@@ -18,6 +18,8 @@ use crypto::garble::GarbleError;
 use crypto::random::{InferenceId, SessionId};
 use crypto::ring::{RingVector, RingWidth, Share, UnpackError};
 use crypto::secret::Secret;
+use network::bytes::ByteReader;
+use network::digest::Digest;
 
 use crate::connection::Role;
 use crate::connection::frame::PROTOCOL_VERSION;
@@ -73,7 +75,7 @@ const fn magic(role: Role) -> [u8; 8] {
 
 /// Which inference this is a half of.
 pub(crate) struct Header {
-    pub(crate) made_for: [u8; 32],
+    pub(crate) made_for: Digest,
     pub(crate) session: SessionId,
     pub(crate) inference: InferenceId,
 }
@@ -86,7 +88,7 @@ impl Writer {
         let mut writer = Self(Secret::new(Vec::with_capacity(HEADER_BYTES + body_bytes)));
         writer.push(&magic(role));
         writer.push(&FORMAT_VERSION.to_le_bytes());
-        writer.push(&header.made_for);
+        writer.push(header.made_for.as_bytes());
         writer.push(&header.session.0);
         writer.push(&header.inference.0);
         writer
@@ -108,20 +110,20 @@ impl Writer {
 }
 
 /// Reads a body whose length was checked as a whole.
-pub(crate) struct Reader<'a>(&'a [u8]);
+pub(crate) struct Reader<'a>(ByteReader<'a>);
 
 impl<'a> Reader<'a> {
     /// Checks everything up to the body, and its length.
     pub(crate) fn new(
         role: Role,
-        made_for: &[u8; 32],
+        made_for: Digest,
         body_bytes: usize,
         bytes: &'a [u8],
     ) -> Result<(Header, Self), StoredError> {
         let expected = HEADER_BYTES + body_bytes;
         let wrong_length = StoredError::Length { expected, came: bytes.len() };
         let Some((head, body)) = bytes.split_first_chunk::<HEADER_BYTES>() else { return Err(wrong_length) };
-        let mut head = Self(head);
+        let mut head = Self(ByteReader::new(head));
         if head.array::<8>() != magic(role) {
             return Err(StoredError::Magic(role));
         }
@@ -129,24 +131,22 @@ impl<'a> Reader<'a> {
         if version != FORMAT_VERSION {
             return Err(StoredError::Version { expected: FORMAT_VERSION, came: version });
         }
-        if head.array::<32>() != *made_for {
+        if Digest(head.array()) != made_for {
             return Err(StoredError::OtherModel);
         }
         if bytes.len() != expected {
             return Err(wrong_length);
         }
         let (session, inference) = (SessionId(head.array()), InferenceId(head.array()));
-        Ok((Header { made_for: *made_for, session, inference }, Self(body)))
+        Ok((Header { made_for, session, inference }, Self(ByteReader::new(body))))
     }
 
     pub(crate) fn take(&mut self, count: usize) -> &'a [u8] {
-        let (taken, rest) = self.0.split_at(count);
-        self.0 = rest;
-        taken
+        self.0.take(count).expect("the length was checked as a whole")
     }
 
     pub(crate) fn array<const N: usize>(&mut self) -> [u8; N] {
-        *self.take(N).first_chunk().expect("as many were taken")
+        self.0.array().expect("the length was checked as a whole")
     }
 
     pub(crate) fn share(&mut self, width: RingWidth, count: usize) -> Result<Share, StoredError> {
@@ -155,10 +155,11 @@ impl<'a> Reader<'a> {
 }
 
 /// What material belongs to: a model or outline, the steps both parties derive from it, what the client learns.
-pub(crate) fn made_for(domain: Domain, model: &[u8; 32], plan: &[u8; 32], reveal: Reveal) -> [u8; 32] {
+pub(crate) fn made_for(domain: Domain, model: Digest, plan: Digest, reveal: Reveal) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key(domain.context());
-    hasher.update(&PROTOCOL_VERSION.to_le_bytes()).update(&[reveal_byte(reveal)]).update(model).update(plan);
-    *hasher.finalize().as_bytes()
+    hasher.update(&PROTOCOL_VERSION.to_le_bytes()).update(&[reveal_byte(reveal)]);
+    hasher.update(model.as_bytes()).update(plan.as_bytes());
+    Digest(*hasher.finalize().as_bytes())
 }
 
 /// Bytes of that many values of a plan.

@@ -20,6 +20,7 @@ use inference::plan::Reveal;
 use inference::requests::{Reply, Request, StoredId};
 use inference::server::{ServedModel, Server, WeightMemory};
 use inference::setup::messages::{Agreement, ClientHello, ModelName, ServerHello};
+use network::digest::Digest;
 use network::inference_model::InferenceModel;
 
 fn path(name: &str) -> PathBuf {
@@ -51,11 +52,12 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     let answer = ServerHello {
         nonce: [2; 32],
         reveal: Reveal::Logits,
-        commitment: [3; 32],
+        commitment: Digest([3; 32]),
         model,
         outline: vec![4; 5],
     };
-    let agreement = Agreement { outline: [5; 32], commitment: [6; 32], plan: [7; 32] };
+    let agreement =
+        Agreement { outline: Digest([5; 32]), commitment: Digest([6; 32]), plan: Digest([7; 32]) };
     let ids = vec![StoredId([8; 16]), StoredId([9; 16])];
     let kept = Request::ClassifyStored { token: Secret::new([10; 32]), ids: ids.clone() };
     vec![

@@ -27,6 +27,7 @@ use inference::connection::{Connection, Role, memory_pair};
 use inference::plan::{LinearJob, Plan, PlannedMessage, Reveal};
 use inference::setup::messages::{Agreement, ClientHello, ServerHello};
 use inference::transcript::{Kind, Phase};
+use network::digest::Digest;
 use network::image::Image;
 use network::inference_model::{InferenceModel, LinearWeights, ModelOutline};
 use network::reference;
@@ -176,7 +177,7 @@ fn simulate_set_up(wire: &mut Framed<Wire>, plan: &Plan, generator: &mut Generat
     let hello = ClientHello::from_bytes(&wire.receive(ClientHello::BYTES)).unwrap();
     let nonce: [u8; 32] = generator.array();
     let (reveal, model, outline) = (plan.reveal(), hello.model, plan.outline().to_bytes());
-    let reply = ServerHello { nonce, reveal, commitment: generator.array(), model, outline };
+    let reply = ServerHello { nonce, reveal, commitment: Digest(generator.array()), model, outline };
     wire.send(FrameKind::SetUp, &reply.to_bytes());
     wire.flush();
     wire.receive(Agreement::BYTES);

@@ -1,5 +1,6 @@
 //! What a client expects of a server before it goes on, and what it is willing to spend.
 
+use network::digest::Digest;
 use network::inference_model::ModelOutline;
 
 use crate::InferenceError;
@@ -19,9 +20,9 @@ pub struct Wishes {
     /// What to learn; none takes what the server gives.
     pub reveal: Option<Reveal>,
     /// The digest of the outline, where it is known from before.
-    pub outline_digest: Option<[u8; 32]>,
+    pub outline_digest: Option<Digest>,
     /// The commitment to the weights, where it is known from before.
-    pub commitment: Option<[u8; 32]>,
+    pub commitment: Option<Digest>,
     /// The most memory that one inference may take here, whatever the outline says.
     pub max_memory: u64,
 }
@@ -45,17 +46,16 @@ impl Wishes {
     }
 
     /// Compares a hello with what was expected, before anything is derived from it.
-    pub(crate) fn check_hello(&self, hello: &ServerHello, digest: &[u8; 32]) -> Result<(), InferenceError> {
+    pub(crate) fn check_hello(&self, hello: &ServerHello, digest: Digest) -> Result<(), InferenceError> {
         if let Some(expected) = self.reveal.filter(|expected| *expected != hello.reveal) {
             return Err(InferenceError::Reveal { expected, came: hello.reveal });
         }
         let pairs = [
             ("outline digest", self.outline_digest, digest),
-            ("commitment to the weights", self.commitment, &hello.commitment),
+            ("commitment to the weights", self.commitment, hello.commitment),
         ];
         for (what, expected, came) in pairs {
-            if let Some(expected) = expected.filter(|expected| expected != came) {
-                let (expected, came) = (hex(&expected), hex(came));
+            if let Some(expected) = expected.filter(|expected| *expected != came) {
                 return Err(InferenceError::OtherModel { what, expected, came });
             }
         }
@@ -80,8 +80,4 @@ impl Wishes {
         }
         Ok(())
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

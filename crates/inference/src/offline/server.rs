@@ -90,7 +90,7 @@ impl<'a> PreparingServer<'a> {
     pub(crate) fn finish(self) -> (PreparedServer, WorkTimes) {
         let masks = self.masks.into_iter();
         let prepared = PreparedServer {
-            made_for: *self.model.stored_digest(),
+            made_for: self.model.stored_digest(),
             session: self.session,
             inference: self.inference,
             root: self.root,

@@ -26,8 +26,11 @@ pub struct LinearJob {
 }
 
 pub(super) fn plan(outline: &ModelOutline) -> Result<(Vec<HeParameters>, Vec<LinearJob>), InferenceError> {
-    let shape = |(id, layer)| (id, geometry::encrypted(&layer, outline.shape(outline.step(id).inputs[0])));
-    let layers: Vec<(StepId, LinearShape)> = outline.linear_steps().map(shape).collect();
+    let shape = |(id, layer)| {
+        let geometry = geometry::layer(&layer, outline.shape(outline.step(id).inputs[0]))?;
+        Ok((id, LinearShape::from(&geometry)))
+    };
+    let layers = outline.linear_steps().map(shape).collect::<Result<Vec<_>, InferenceError>>()?;
     let rings: Vec<u32> = layers.iter().map(|(id, _)| outline.step(*id).ring_bits).collect();
     let choice = |lowest: u32, highest: u32, sets: u32| {
         let shapes = layers.iter().zip(&rings).filter(|(_, ring)| (lowest..=highest).contains(ring));

@@ -8,6 +8,7 @@ use crypto::ot::TreeSums;
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::extension::{CorrelatedReceiver, ReceiverSetup};
 use crypto::random::{Direction, Generator, InferenceId, Seed, SessionId};
+use network::digest::Digest;
 use network::inference_model::ModelOutline;
 
 use super::messages::{Agreement, ClientHello, ModelName, NONCE_BYTES, ServerHello};
@@ -42,8 +43,8 @@ impl<'a> Greeting<'a> {
         channel_binding: &[u8],
     ) -> Result<(Agreement, Agreed), InferenceError> {
         let Self { wishes, nonce } = self;
-        let digest = *blake3::hash(&hello.outline).as_bytes();
-        wishes.check_hello(&hello, &digest)?;
+        let digest = Digest::of(&hello.outline);
+        wishes.check_hello(&hello, digest)?;
         let outline = ModelOutline::from_bytes(&hello.outline)?;
         wishes.check_outline(&outline)?;
         let plan = Arc::new(Plan::new(Arc::new(outline), hello.reveal)?);
@@ -121,8 +122,8 @@ impl ClientSession {
     }
 
     /// What material of this session belongs to.
-    pub(crate) fn made_for(&self) -> [u8; 32] {
-        let Agreement { outline, plan, .. } = &self.agreement;
+    pub(crate) fn made_for(&self) -> Digest {
+        let Agreement { outline, plan, .. } = self.agreement;
         made_for(domain::KEPT_PLAN, outline, plan, self.plan.reveal())
     }
 }

@@ -5,6 +5,8 @@ use std::fmt;
 use crypto::he::PublicKey;
 use crypto::ot::TreeSums;
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
+use network::bytes::{ByteReader, Truncated};
+use network::digest::Digest;
 
 use crate::conversation::Planned;
 use crate::plan::{Plan, Reveal};
@@ -42,7 +44,7 @@ impl ModelName {
         bytes
     }
 
-    fn from_bytes(bytes: &[u8]) -> Result<Self, HelloError> {
+    fn from_bytes(bytes: &[u8; NAME_BYTES]) -> Result<Self, HelloError> {
         let end = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         Self::new(std::str::from_utf8(&bytes[..end]).map_err(|_| HelloError::Name)?)
     }
@@ -81,13 +83,14 @@ impl ClientHello {
     /// When it makes no sense.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, HelloError> {
         let length = HelloError::Length { came: bytes.len() };
-        let (nonce, rest) = bytes.split_first_chunk().ok_or(length)?;
-        let ([wish], name) = rest.split_first_chunk().ok_or(length)?;
-        if name.len() != NAME_BYTES {
+        let mut reader = ByteReader::new(bytes);
+        let fields = (|| Ok::<_, Truncated>((reader.array()?, reader.byte()?, reader.array()?)))();
+        let (nonce, wish, name) = fields.map_err(|_| length)?;
+        if !reader.rest().is_empty() {
             return Err(length);
         }
-        let wish = if *wish == ANY { None } else { Some(reveal_of(*wish)?) };
-        Ok(Self { nonce: *nonce, wish, model: ModelName::from_bytes(name)? })
+        let wish = if wish == ANY { None } else { Some(reveal_of(wish)?) };
+        Ok(Self { nonce, wish, model: ModelName::from_bytes(&name)? })
     }
 }
 
@@ -99,7 +102,7 @@ pub struct ServerHello {
     /// What the client will learn.
     pub reveal: Reveal,
     /// The salted commitment to the weights.
-    pub commitment: [u8; 32],
+    pub commitment: Digest,
     /// The model's name.
     pub model: ModelName,
     /// The outline.
@@ -108,12 +111,13 @@ pub struct ServerHello {
 
 impl ServerHello {
     /// Its length without the outline.
-    pub const BYTES: usize = NONCE_BYTES + 1 + 32 + NAME_BYTES;
+    pub const BYTES: usize = NONCE_BYTES + 1 + Digest::BYTES + NAME_BYTES;
 
     /// As it crosses the wire.
     pub fn to_bytes(&self) -> Vec<u8> {
         let reveal = [reveal_byte(self.reveal)];
-        [&self.nonce[..], &reveal, &self.commitment, &self.model.to_bytes(), &self.outline].concat()
+        let name = self.model.to_bytes();
+        [&self.nonce[..], &reveal, self.commitment.as_bytes(), &name, &self.outline].concat()
     }
 
     /// Reads it; the outline is not looked at.
@@ -121,13 +125,13 @@ impl ServerHello {
     /// # Errors
     /// When it makes no sense.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, HelloError> {
-        let length = HelloError::Length { came: bytes.len() };
-        let (nonce, rest) = bytes.split_first_chunk().ok_or(length)?;
-        let ([reveal], rest) = rest.split_first_chunk().ok_or(length)?;
-        let (commitment, rest) = rest.split_first_chunk().ok_or(length)?;
-        let (name, outline) = rest.split_at_checked(NAME_BYTES).ok_or(length)?;
-        let (reveal, model) = (reveal_of(*reveal)?, ModelName::from_bytes(name)?);
-        Ok(Self { nonce: *nonce, reveal, commitment: *commitment, model, outline: outline.to_vec() })
+        let mut reader = ByteReader::new(bytes);
+        let mut fields =
+            || Ok::<_, Truncated>((reader.array()?, reader.byte()?, reader.array()?, reader.array()?));
+        let (nonce, reveal, commitment, name) =
+            fields().map_err(|_| HelloError::Length { came: bytes.len() })?;
+        let (reveal, model) = (reveal_of(reveal)?, ModelName::from_bytes(&name)?);
+        Ok(Self { nonce, reveal, commitment: Digest(commitment), model, outline: reader.rest().to_vec() })
     }
 }
 
@@ -135,23 +139,23 @@ impl ServerHello {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
     /// The digest of the outline.
-    pub outline: [u8; 32],
+    pub outline: Digest,
     /// The commitment to the weights.
-    pub commitment: [u8; 32],
+    pub commitment: Digest,
     /// The digest of parameters and messages.
-    pub plan: [u8; 32],
+    pub plan: Digest,
 }
 
 impl Agreement {
     /// Its length.
-    pub const BYTES: usize = 96;
+    pub const BYTES: usize = 3 * Digest::BYTES;
 
     /// As it crosses the wire.
     pub fn to_bytes(&self) -> [u8; Self::BYTES] {
         let mut bytes = [0; Self::BYTES];
-        bytes[..32].copy_from_slice(&self.outline);
-        bytes[32..64].copy_from_slice(&self.commitment);
-        bytes[64..].copy_from_slice(&self.plan);
+        for (room, digest) in bytes.as_chunks_mut().0.iter_mut().zip(self.digests()) {
+            *room = digest.0;
+        }
         bytes
     }
 
@@ -160,11 +164,16 @@ impl Agreement {
     /// # Errors
     /// When it has another length.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, HelloError> {
-        let length = HelloError::Length { came: bytes.len() };
-        let (outline, rest) = bytes.split_first_chunk().ok_or(length)?;
-        let (commitment, rest) = rest.split_first_chunk().ok_or(length)?;
-        let plan = rest.try_into().map_err(|_| length)?;
-        Ok(Self { outline: *outline, commitment: *commitment, plan })
+        match bytes.as_chunks() {
+            ([outline, commitment, plan], []) => {
+                Ok(Self { outline: Digest(*outline), commitment: Digest(*commitment), plan: Digest(*plan) })
+            }
+            _ => Err(HelloError::Length { came: bytes.len() }),
+        }
+    }
+
+    fn digests(&self) -> [Digest; 3] {
+        [self.outline, self.commitment, self.plan]
     }
 
     /// What differs, in words, if anything does.
@@ -243,13 +252,14 @@ mod tests {
         let hello = ServerHello {
             nonce: [1; 32],
             reveal: Reveal::Class,
-            commitment: [2; 32],
+            commitment: Digest([2; 32]),
             model: ModelName::default(),
             outline: vec![3; 100],
         };
         assert_eq!(hello.to_bytes().len(), ServerHello::BYTES + 100);
         assert_eq!(ServerHello::from_bytes(&hello.to_bytes()).unwrap(), hello);
-        let agreement = Agreement { outline: [1; 32], commitment: [2; 32], plan: [3; 32] };
+        let agreement =
+            Agreement { outline: Digest([1; 32]), commitment: Digest([2; 32]), plan: Digest([3; 32]) };
         assert_eq!(Agreement::from_bytes(&agreement.to_bytes()).unwrap(), agreement);
     }
 
@@ -272,11 +282,11 @@ mod tests {
 
     #[test]
     fn differences_are_named() {
-        let ours = Agreement { outline: [1; 32], commitment: [2; 32], plan: [3; 32] };
+        let ours = Agreement { outline: Digest([1; 32]), commitment: Digest([2; 32]), plan: Digest([3; 32]) };
         assert_eq!(ours.difference(&ours), None);
         let difference = |theirs| ours.difference(&theirs).unwrap();
-        assert!(difference(Agreement { outline: [0; 32], ..ours }).contains("outline"));
-        assert!(difference(Agreement { commitment: [0; 32], ..ours }).contains("weights"));
-        assert!(difference(Agreement { plan: [0; 32], ..ours }).contains("parameters"));
+        assert!(difference(Agreement { outline: Digest([0; 32]), ..ours }).contains("outline"));
+        assert!(difference(Agreement { commitment: Digest([0; 32]), ..ours }).contains("weights"));
+        assert!(difference(Agreement { plan: Digest([0; 32]), ..ours }).contains("parameters"));
     }
 }

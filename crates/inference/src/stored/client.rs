@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crypto::domain;
 use crypto::secret::Secret;
+use network::digest::Digest;
 
 use super::{HEADER_BYTES, Header, Reader, StoredError, Writer, made_for, packed_bytes};
 use crate::client::PreparedClient;
@@ -35,7 +36,7 @@ impl PreparedClient {
     /// When the bytes were made by another version or for another model, or are damaged.
     pub fn from_bytes(plan: &Plan, bytes: &Secret<Vec<u8>>) -> Result<Self, StoredError> {
         let (header, mut reader) =
-            Reader::new(Role::Client, &plan_made_for(plan), body_bytes(plan), bytes.expose())?;
+            Reader::new(Role::Client, plan_made_for(plan), body_bytes(plan), bytes.expose())?;
         let image_blind = reader.share(plan.image_width(), plan.outline().input.scalars() as usize)?;
         let logits = reader.share(plan.logits_width(), plan.outline().classes)?;
         let parts = plan.parts().iter().map(|planned| Arc::clone(&planned.part).revive_client(&mut reader));
@@ -53,9 +54,9 @@ impl Plan {
 }
 
 /// What material of this plan belongs to.
-fn plan_made_for(plan: &Plan) -> [u8; 32] {
-    let outline = blake3::hash(&plan.outline().to_bytes());
-    made_for(domain::KEPT_PLAN, outline.as_bytes(), &plan_digest(plan), plan.reveal())
+fn plan_made_for(plan: &Plan) -> Digest {
+    let outline = Digest::of(&plan.outline().to_bytes());
+    made_for(domain::KEPT_PLAN, outline, plan_digest(plan), plan.reveal())
 }
 
 fn body_bytes(plan: &Plan) -> usize {

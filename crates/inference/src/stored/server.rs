@@ -12,6 +12,7 @@ use crypto::he::AnswerSecrets;
 use crypto::random::Seed;
 use crypto::ring::{RingVector, RingWidth, Share};
 use crypto::secret::Secret;
+use network::digest::Digest;
 use network::inference_model::InferenceModel;
 
 use super::{HEADER_BYTES, Header, Reader, StoredError, Writer, made_for};
@@ -62,8 +63,8 @@ impl StoredServer {
 
 impl PreparedServer {
     /// What it was prepared for: [`ServedModel::stored_digest`] of its model.
-    pub fn stored_digest(&self) -> &[u8; 32] {
-        &self.made_for
+    pub fn stored_digest(&self) -> Digest {
+        self.made_for
     }
 
     /// The bytes to store until a client asks for this inference.
@@ -86,8 +87,8 @@ impl Plan {
 }
 
 /// What material of this model belongs to.
-pub(crate) fn model_digest(model: &InferenceModel, agreement: &Agreement, reveal: Reveal) -> [u8; 32] {
-    made_for(domain::KEPT_MODEL, &model.digest(), &agreement.plan, reveal)
+pub(crate) fn model_digest(model: &InferenceModel, agreement: &Agreement, reveal: Reveal) -> Digest {
+    made_for(domain::KEPT_MODEL, model.digest(), agreement.plan, reveal)
 }
 
 fn body_bytes(plan: &Plan) -> usize {

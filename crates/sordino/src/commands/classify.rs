@@ -18,11 +18,11 @@ use network::image::Image;
 use super::prepare::KeyArguments;
 use super::progress::OfflineProgress;
 use super::{Answer, write_json};
-use crate::client::{ConnectOptions, Cost, DEFAULT_LEAST_RATE, PrivateClient};
 use crate::image_files::{list_images, load_image};
-use crate::service::prepared_file::PreparedFile;
-use crate::service::{ByteSize, process_memory};
+use client::prepared_file::PreparedFile;
+use client::{ConnectOptions, Cost, DEFAULT_LEAST_RATE, PrivateClient};
 use report::{ImageReport, Report};
+use service::{ByteSize, process_memory};
 
 /// The most images that share round trips.
 const BATCH: usize = 16;

@@ -31,8 +31,8 @@ use network::reference;
 
 use super::progress::OfflineProgress;
 use super::{Answer, write_json};
-use crate::client::{ConnectOptions, PrivateClient};
 use crate::image_files::{decode_image, list_images, load_image};
+use client::{ConnectOptions, PrivateClient};
 use report::{ImageReport, Report};
 use samples::{PHOTOGRAPHS, ShippedModel};
 use server::DemoServer;

@@ -19,10 +19,13 @@ use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
 use super::Answer;
-use crate::service::{Keeper, Service, ServiceParts, identity, process_memory};
 use options::{Options, key_of};
+use service::{Keeper, Service, ServiceParts, identity, process_memory};
 
 pub(super) use options::Arguments;
+
+/// What the process takes before the first client, weights apart; a program with the trainer inside loads libtorch, too.
+pub(super) const PROCESS_BYTES: u64 = if cfg!(feature = "training") { 256 << 20 } else { 32 << 20 };
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     let options = arguments.options()?;

@@ -25,10 +25,11 @@ use report::Report;
 use server::ServerProcess;
 
 use super::private::ModelFile;
-use crate::client::{ConnectOptions, PrivateClient};
 use crate::commands::model::{ModelArguments, trial_image};
+use crate::commands::serve::PROCESS_BYTES;
 use crate::commands::{Answer, write_json};
-use crate::service::{ByteSize, Service};
+use client::{ConnectOptions, PrivateClient};
+use service::{ByteSize, Limits, Service};
 
 /// How long a client waits for a word: the server has that many handshakes to do at once.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -68,8 +69,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let file = ModelFile::write(&model)?;
     let plan = Plan::new(Arc::new(model.outline().clone()), Reveal::Logits)?;
     let clients = arguments.clients.get();
-    let needed = Service::memory_for(std::iter::once(&plan), clients, arguments.running.get())
-        + plan.server_prepared_memory() * clients as u64;
+    let limits = Limits { clients, running: arguments.running, process: PROCESS_BYTES, ..Limits::default() };
+    let needed =
+        Service::memory_for(std::iter::once(&plan), &limits) + plan.server_prepared_memory() * clients as u64;
     let limit = arguments.max_memory.map_or(needed, |size| size.0);
     let mut server = ServerProcess::start(&file.0, arguments.running, clients, limit)?;
     let watch = server.watch()?;

@@ -10,7 +10,7 @@ use inference::transcript::Phase;
 use network::inference_model::ModelOutline;
 use serde::Serialize;
 
-use crate::client::{Cost, PrivateClient};
+use client::{Cost, PrivateClient};
 
 /// What `--json` prints.
 #[derive(Serialize)]

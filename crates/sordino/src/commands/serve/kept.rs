@@ -9,8 +9,8 @@ use anyhow::Context;
 use clap::Args;
 use tracing::{info, warn};
 
-use crate::service::config::Config;
-use crate::service::store::{PreparedStore, StoreError, StoreLocation, StoreOptions};
+use service::config::Config;
+use service::store::{PreparedStore, StoreError, StoreLocation, StoreOptions};
 
 /// How often expired rows go, and how often this machine takes note of what others spent.
 const SWEEP: Duration = Duration::from_secs(60);

@@ -11,10 +11,10 @@ use inference::connection::CertifiedKey;
 use inference::plan::Reveal;
 
 use super::kept::StoreArguments;
-use crate::client::DEFAULT_PORT;
-use crate::service::config::Config;
-use crate::service::store::StoreOptions;
-use crate::service::{ByteSize, Limits, identity};
+use service::config::Config;
+use service::limits::DEFAULT_PORT;
+use service::store::StoreOptions;
+use service::{ByteSize, Limits, identity};
 
 #[derive(Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -134,6 +134,7 @@ impl Arguments {
             clients: self.max_clients.or(file.max_clients).unwrap_or(defaults.clients),
             running: self.max_running.or(file.max_running).unwrap_or_else(processors),
             memory: memory.unwrap_or(defaults.memory),
+            process: super::PROCESS_BYTES,
             prepared: self.max_prepared.or(file.max_prepared).unwrap_or(defaults.prepared),
             silence: seconds(self.timeout, file.timeout, defaults.silence),
             idle: seconds(self.idle_timeout, file.idle_timeout, defaults.idle),

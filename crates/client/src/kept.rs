@@ -9,10 +9,10 @@ use inference::client::Answer;
 use inference::connection::refusal::RefusalCode;
 use inference::requests::{KeptId, Request};
 use network::image::Image;
-
-use super::{ClientError, PrivateClient};
-use crate::prepared_file::{Chosen, Description, Kept, PreparedFile};
 use sealed::ClientToken;
+
+use crate::prepared_file::{Chosen, Description, Kept, PreparedFile};
+use crate::{ClientError, PrivateClient};
 
 impl<S: Read + Write> PrivateClient<S> {
     /// What a file of inferences of this session's server and model says about itself, with a fresh token.
@@ -39,10 +39,10 @@ impl<S: Read + Write> PrivateClient<S> {
         let ids = self.session.request(&request, &mut self.waiting)?;
         let [id] = ids[..] else { return Err(ClientError::NotNamed { came: ids.len() }) };
         let traffic = self.session.plan().traffic().offline;
-        self.allow(traffic.bytes_up + traffic.bytes_down);
+        self.patience.for_bytes(traffic.bytes_up + traffic.bytes_down);
         let prepared = self.session.prepare()?;
         let expires = self.session.await_kept()?;
-        self.limits.allow(None);
+        self.patience.rest();
         file.add(Kept { id, expires }, prepared, self.session.plan())?;
         Ok(())
     }
@@ -86,9 +86,9 @@ impl<S: Read + Write> PrivateClient<S> {
         }
         // The file has forgotten them, and so has the server: from here on they are used or lost.
         let traffic = self.session.plan().traffic().online;
-        self.allow((traffic.bytes_up + traffic.bytes_down).saturating_mul(images.len() as u64));
+        self.patience.for_bytes((traffic.bytes_up + traffic.bytes_down).saturating_mul(images.len() as u64));
         let answers = self.session.classify_batch(batch)?;
-        self.limits.allow(None);
+        self.patience.rest();
         Ok(answers)
     }
 

@@ -17,164 +17,51 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+#[cfg(feature = "tls")]
+mod connect;
+mod cost;
 mod error;
+#[cfg(feature = "prepared-file")]
 mod kept;
+mod patience;
+#[cfg(feature = "prepared-file")]
 pub mod prepared_file;
+#[cfg(feature = "tls")]
 mod ready;
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::num::NonZeroUsize;
-use std::sync::Arc;
-use std::time::Duration;
 
 use inference::InferenceError;
-use inference::client::{Answer, Client, LinkSpeed, PreparedClient, Wishes};
-use inference::connection::{
-    CertifiedKey, Connection, Fingerprint, Role, TimeLimits, TlsConnector, TlsError,
-};
-use inference::connection::{TlsStream, Trust};
+use inference::client::{Answer, Client, PreparedClient, Wishes};
+#[cfg(feature = "tls")]
+use inference::connection::TlsStream;
+use inference::connection::{Connection, Role};
 use inference::plan::Reveal;
 use inference::requests::Request;
-use inference::transcript::Traffic;
 use network::image::Image;
 use network::inference_model::ModelOutline;
 
+#[cfg(feature = "tls")]
+pub use connect::{ConnectOptions, DEFAULT_PORT, DEFAULT_SILENCE};
+pub use cost::Cost;
 pub use error::ClientError;
+#[cfg(feature = "prepared-file")]
 pub use kept::seconds_now;
+pub use patience::{DEFAULT_LEAST_RATE, Patience};
+#[cfg(feature = "tls")]
 pub use ready::ReadyClient;
 
-/// The port of `sordino serve`.
-pub const DEFAULT_PORT: u16 = 7441;
-/// How long to wait for a silent server.
-pub const DEFAULT_SILENCE: Duration = Duration::from_secs(60);
-/// How long a connection may take to come about.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
-/// The slowest link that either party waits for, in bytes a second.
-pub const DEFAULT_LEAST_RATE: u64 = 125_000;
-
-/// How to connect.
-pub struct ConnectOptions {
-    /// Whom to believe to be the server.
-    pub trust: Trust,
-    /// The client's own certificate, where the server asks for one.
-    pub certificate: Option<CertifiedKey>,
-    /// Which model, what to learn, how much memory it may take.
-    pub wishes: Wishes,
-    /// How long the server may be silent.
-    pub silence: Duration,
-    /// The slowest server, or link, that is waited for, in bytes a second over a whole phase.
-    pub least_rate: u64,
-    /// Threads to compute with.
-    pub threads: NonZeroUsize,
-}
-
-impl ConnectOptions {
-    /// The usual ones.
-    pub fn new(trust: Trust) -> Self {
-        Self {
-            trust,
-            certificate: None,
-            wishes: Wishes::default(),
-            silence: DEFAULT_SILENCE,
-            least_rate: DEFAULT_LEAST_RATE,
-            threads: NonZeroUsize::MIN,
-        }
-    }
-}
-
 /// A client that is connected to a server and has chosen a model.
-pub struct PrivateClient<S = TlsStream> {
+pub struct PrivateClient<#[cfg(feature = "tls")] S = TlsStream, #[cfg(not(feature = "tls"))] S> {
     session: Client<S>,
-    limits: Arc<TimeLimits>,
-    silence: Duration,
-    least_rate: u64,
+    patience: Patience,
     prepared: VecDeque<PreparedClient>,
     waiting: Box<dyn FnMut(u32) + Send>,
 }
 
-/// What one image costs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cost {
-    /// What crosses the link before the image is needed.
-    pub offline: Traffic,
-    /// What crosses it after.
-    pub online: Traffic,
-    /// Memory at the client.
-    pub memory: u64,
-    /// The link as it was measured.
-    pub link: LinkSpeed,
-}
-
-impl Cost {
-    /// Bytes of both phases and directions.
-    pub fn bytes(&self) -> u64 {
-        [self.offline, self.online].iter().map(|traffic| traffic.bytes_up + traffic.bytes_down).sum()
-    }
-
-    /// The least time the link needs before the image is needed; computing comes on top.
-    pub fn least_offline_time(&self) -> Duration {
-        self.least(&self.offline)
-    }
-
-    /// The least time the link needs after that; computing comes on top.
-    pub fn least_online_time(&self) -> Duration {
-        self.least(&self.online)
-    }
-
-    /// Both.
-    pub fn least_time(&self) -> Duration {
-        self.least_offline_time() + self.least_online_time()
-    }
-
-    /// The parties hardly ever send at once, so the directions add up.
-    fn least(&self, traffic: &Traffic) -> Duration {
-        let seconds = |bytes: u64, rate: f64| Duration::from_secs_f64(bytes as f64 / rate.max(1.0));
-        seconds(traffic.bytes_up, self.link.up)
-            + seconds(traffic.bytes_down, self.link.down)
-            + self.link.round_trip.mul_f64(traffic.rounds as f64 / 2.0)
-    }
-}
-
-impl PrivateClient {
-    /// Connects to `HOST:PORT` (or `HOST`, at the usual port) and agrees on a model.
-    ///
-    /// # Errors
-    /// When the server cannot be reached, is another one, wants a certificate, has no such model, or asks for more
-    /// memory than allowed.
-    pub fn connect(address: &str, options: ConnectOptions) -> Result<Self, ClientError> {
-        let (host, port) = split_address(address)?;
-        let connector = TlsConnector::new(&options.trust, options.certificate)?;
-        let socket = reach(host, port)?;
-        let limits = TimeLimits::new(options.silence);
-        let (stream, binding) = connector.connect(socket, host, Arc::clone(&limits))?;
-        let (wishes, silence) = (options.wishes, options.silence);
-        let mut client = Self::over(stream, &binding, &wishes, limits, silence)?;
-        client.session.use_threads(options.threads)?;
-        client.least_rate = options.least_rate.max(1);
-        Ok(client)
-    }
-
-    /// The fingerprint of the server at an address, for a person to compare. Nothing is sent to it beyond the TLS
-    /// handshake, which is broken off.
-    ///
-    /// # Errors
-    /// When there is none.
-    pub fn fingerprint_of(address: &str) -> Result<Fingerprint, ClientError> {
-        let (host, port) = split_address(address)?;
-        let nobody = Fingerprint([0; 32]);
-        let connector = TlsConnector::new(&Trust::Fingerprint(nobody), None)?;
-        match connector.connect(reach(host, port)?, host, TimeLimits::new(CONNECT_PATIENCE)) {
-            Err(TlsError::OtherServer { came, .. }) => Ok(came),
-            Err(error) => Err(error.into()),
-            Ok(_) => Ok(nobody),
-        }
-    }
-}
-
 impl<S: Read + Write> PrivateClient<S> {
-    /// Agrees on a model over a stream that is secured already, under time limits that are the stream's own.
+    /// Agrees on a model over a stream that is secured already.
     ///
     /// # Errors
     /// When the server has no such model, asks for more memory than allowed, or the connection breaks.
@@ -182,13 +69,11 @@ impl<S: Read + Write> PrivateClient<S> {
         stream: S,
         channel_binding: &[u8],
         wishes: &Wishes,
-        limits: Arc<TimeLimits>,
-        silence: Duration,
+        patience: Patience,
     ) -> Result<Self, ClientError> {
         let connection = Connection::new(stream, Role::Client);
         let session = Client::connect_with(connection, wishes, channel_binding).map_err(ClientError::of)?;
-        let (prepared, waiting) = (VecDeque::new(), Box::new(|_| {}));
-        Ok(Self { session, limits, silence, least_rate: DEFAULT_LEAST_RATE, prepared, waiting })
+        Ok(Self { session, patience, prepared: VecDeque::new(), waiting: Box::new(|_| {}) })
     }
 
     /// From here on this hears how many clients come first, whenever the server says so.
@@ -216,9 +101,9 @@ impl<S: Read + Write> PrivateClient<S> {
     /// # Errors
     /// When the connection breaks.
     pub fn cost(&mut self) -> Result<Cost, ClientError> {
-        self.limits.allow(Some(self.silence * 4));
+        self.patience.for_words();
         let link = self.session.measure_link()?;
-        self.limits.allow(None);
+        self.patience.rest();
         let (plan, traffic) = (self.session.plan(), self.session.plan().traffic());
         Ok(Cost { offline: traffic.offline, online: traffic.online, memory: plan.client_memory(), link })
     }
@@ -231,10 +116,10 @@ impl<S: Read + Write> PrivateClient<S> {
         self.request(&Request::Prepare { count, keep: None })?;
         let traffic = self.session.plan().traffic().offline;
         for _ in 0..count {
-            self.allow(traffic.bytes_up + traffic.bytes_down);
+            self.patience.for_bytes(traffic.bytes_up + traffic.bytes_down);
             self.prepared.push_back(self.session.prepare()?);
         }
-        self.limits.allow(None);
+        self.patience.rest();
         Ok(())
     }
 
@@ -270,9 +155,9 @@ impl<S: Read + Write> PrivateClient<S> {
         self.request(&Request::Classify { count: images.len() as u32 })?;
         let batch = self.prepared.drain(..images.len()).zip(images).collect();
         let traffic = self.session.plan().traffic().online;
-        self.allow((traffic.bytes_up + traffic.bytes_down).saturating_mul(images.len() as u64));
+        self.patience.for_bytes((traffic.bytes_up + traffic.bytes_down).saturating_mul(images.len() as u64));
         let answers = self.session.classify_batch(batch)?;
-        self.limits.allow(None);
+        self.patience.rest();
         Ok(answers)
     }
 
@@ -293,67 +178,5 @@ impl<S: Read + Write> PrivateClient<S> {
     fn request(&mut self, request: &Request) -> Result<(), ClientError> {
         self.session.request(request, &mut self.waiting)?;
         Ok(())
-    }
-
-    /// The next exchange has so many bytes.
-    fn allow(&self, bytes: u64) {
-        self.limits.allow(Some(self.silence.saturating_add(Duration::from_secs(bytes / self.least_rate))));
-    }
-}
-
-/// `HOST:PORT`, `HOST`, `[::1]:PORT`.
-fn split_address(address: &str) -> Result<(&str, u16), ClientError> {
-    let malformed = || ClientError::Address { came: address.to_owned() };
-    let (host, port) = match address.rsplit_once(':') {
-        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, Some(port)),
-        _ => (address, None),
-    };
-    let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let port = port.map_or(Ok(DEFAULT_PORT), |port| port.parse().map_err(|_| malformed()))?;
-    if host.is_empty() { Err(malformed()) } else { Ok((host, port)) }
-}
-
-/// Connects to the first address of a name that answers.
-fn reach(host: &str, port: u16) -> Result<TcpStream, ClientError> {
-    let resolved = (host, port).to_socket_addrs();
-    let unresolved = |source| ClientError::Unresolved { host: host.to_owned(), source };
-    let mut last = None;
-    for address in resolved.map_err(|error| unresolved(Some(error)))? {
-        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
-            Ok(socket) => return Ok(socket),
-            Err(error) => last = Some(ClientError::unreachable(address, error)),
-        }
-    }
-    Err(last.unwrap_or_else(|| unresolved(None)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_are_read_with_and_without_port() {
-        assert_eq!(split_address("a.example:99").unwrap(), ("a.example", 99));
-        assert_eq!(split_address("a.example").unwrap(), ("a.example", DEFAULT_PORT));
-        assert_eq!(split_address("[::1]:99").unwrap(), ("::1", 99));
-        assert_eq!(split_address("::1").unwrap(), ("::1", DEFAULT_PORT));
-        assert_eq!(split_address("[::1]").unwrap(), ("::1", DEFAULT_PORT));
-        for bad in ["", ":99", "host:", "host:99999", "host:port"] {
-            assert!(matches!(split_address(bad), Err(ClientError::Address { .. })), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_cost_counts_bytes_of_each_direction_and_round_trips() {
-        let link = LinkSpeed { round_trip: Duration::from_millis(20), down: 1e6, up: 1e5 };
-        let cost = Cost {
-            offline: Traffic { bytes_up: 100_000, bytes_down: 1_000_000, rounds: 4 },
-            online: Traffic { bytes_up: 50_000, bytes_down: 500_000, rounds: 10 },
-            memory: 0,
-            link,
-        };
-        assert_eq!(cost.bytes(), 1_650_000);
-        assert_eq!(cost.least_offline_time(), Duration::from_millis(2040));
-        assert_eq!(cost.least_online_time(), Duration::from_millis(1100));
     }
 }

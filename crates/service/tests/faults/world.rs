@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use client::prepared_file::PreparedFile;
-use client::{ClientError, PrivateClient};
+use client::{ClientError, DEFAULT_LEAST_RATE, Patience, PrivateClient};
 use crypto::secret::Secret;
 use inference::InferenceError;
 use inference::client::{Answer, Wishes};
@@ -214,7 +214,8 @@ impl World {
         let socket = TcpStream::connect(address).unwrap();
         let (stream, binding) = connector.connect(socket, "here", Arc::clone(&limits))?;
         let stream = FaultyStream::new(stream, &inside);
-        PrivateClient::over(stream, &binding, &Wishes::default(), limits, self.patience)
+        let patience = Patience::with(limits, self.patience, DEFAULT_LEAST_RATE);
+        PrivateClient::over(stream, &binding, &Wishes::default(), patience)
     }
 
     /// What the client still has, the server still has, or refuses as spent because the client did not hear that it was

@@ -8,8 +8,9 @@ use crypto::secret::Secret;
 /// Bytes that sealing adds: nonce and tag.
 pub const OVERHEAD: usize = NONCE_LEN + 16;
 
-/// What is sealed does not open: another key, other associated data, or damage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is sealed does not open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("what is sealed does not open: another key, other associated data, or damage")]
 pub struct NotOpened;
 
 /// The key for one thing, from a long-lived key and the thing's random name.
@@ -20,6 +21,9 @@ pub fn derive_key(domain: Domain, key: &[u8; 32], name: &[u8]) -> Secret<[u8; 32
 }
 
 /// Nonce, sealed bytes, tag.
+///
+/// # Errors
+/// When the system has no randomness for a nonce.
 pub fn seal(key: &Secret<[u8; 32]>, data: &[u8], plain: &[u8]) -> Result<Vec<u8>, SystemRandomError> {
     let random = Seed::from_system()?;
     let nonce: [u8; NONCE_LEN] = *random.expose().first_chunk().expect("a seed is longer than a nonce");
@@ -35,6 +39,9 @@ pub fn seal(key: &Secret<[u8; 32]>, data: &[u8], plain: &[u8]) -> Result<Vec<u8>
 }
 
 /// What was sealed under this key with this associated data.
+///
+/// # Errors
+/// When it does not open.
 pub fn open(key: &Secret<[u8; 32]>, data: &[u8], sealed: &[u8]) -> Result<Secret<Vec<u8>>, NotOpened> {
     let (nonce, text) = sealed.split_first_chunk::<NONCE_LEN>().ok_or(NotOpened)?;
     let mut plain = Secret::new(text.to_vec());

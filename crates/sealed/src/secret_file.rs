@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use crypto::random::{Seed, SystemRandomError};
 use crypto::secret::Secret;
-use zeroize::Zeroize;
 
 /// Length of a key in bytes; its file holds twice as many hexadecimal digits and a line end.
 pub const KEY_BYTES: usize = 32;
@@ -76,28 +75,26 @@ pub fn read_key(path: &Path) -> Result<Secret<[u8; KEY_BYTES]>, SecretFileError>
     read.map_err(failing("read", path))?;
     let digits = text.expose().trim_end().as_bytes();
     let mut key = Secret::new([0; KEY_BYTES]);
-    let is_key = digits.len() == 2 * KEY_BYTES
-        && key.expose_mut().iter_mut().zip(digits.chunks_exact(2)).all(|(byte, pair)| {
-            let digit = |place: usize| char::from(pair[place]).to_digit(16);
-            let value = digit(0).zip(digit(1)).map(|(high, low)| (high << 4 | low) as u8);
-            value.map(|value| *byte = value).is_some()
-        });
+    let is_key = digits.len() == 2 * KEY_BYTES && base16ct::mixed::decode(digits, key.expose_mut()).is_ok();
     if is_key { Ok(key) } else { Err(SecretFileError::NoKey { path: path.to_owned() }) }
 }
 
-/// Makes a file with a fresh key. Of two processes that do so at once, one key wins for both.
+/// Makes a file with a fresh key.
 fn make_key(path: &Path) -> Result<(), SecretFileError> {
-    let seed = Seed::from_system()?;
-    let mut text = String::with_capacity(2 * KEY_BYTES + 1);
-    for byte in seed.expose() {
-        text.push(char::from_digit(u32::from(byte >> 4), 16).expect("a digit"));
-        text.push(char::from_digit(u32::from(byte & 15), 16).expect("a digit"));
-    }
-    text.push('\n');
+    let mut text = Secret::new([b'\n'; 2 * KEY_BYTES + 1]);
+    let written = base16ct::lower::encode(Seed::from_system()?.expose(), text.expose_mut());
+    written.expect("a key has two digits for each byte");
+    make_private(path, text.expose())
+}
+
+/// Makes a file that only its owner may read, whole or not at all. Of two processes that do so at once, one wins; a file
+/// that exists stays as it is.
+///
+/// # Errors
+/// When the system refuses.
+pub fn make_private(path: &Path, bytes: &[u8]) -> Result<(), SecretFileError> {
     let draft = draft_path(path)?;
-    let written = write_private(&draft, text.as_bytes());
-    text.zeroize();
-    written.map_err(failing("write", &draft))?;
+    write_private(&draft, bytes).map_err(failing("write", &draft))?;
     // A link, unlike a rename, does not replace what another process made in the meantime.
     let linked = fs::hard_link(&draft, path);
     fs::remove_file(&draft).map_err(failing("remove", &draft))?;
@@ -108,6 +105,9 @@ fn make_key(path: &Path) -> Result<(), SecretFileError> {
 }
 
 /// Replaces a file as a whole: after a crash it holds the old or the new bytes.
+///
+/// # Errors
+/// When the system refuses.
 pub fn replace_durably(path: &Path, bytes: &[u8]) -> Result<(), SecretFileError> {
     let draft = draft_path(path)?;
     write_private(&draft, bytes).map_err(failing("write", &draft))?;
@@ -115,11 +115,17 @@ pub fn replace_durably(path: &Path, bytes: &[u8]) -> Result<(), SecretFileError>
 }
 
 /// Opens a new file that only its owner may read; one that exists is not touched.
+///
+/// # Errors
+/// When it exists, or the system refuses.
 pub fn create_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Refuses a file that others may read.
+///
+/// # Errors
+/// When they may.
 pub fn expect_private(file: &File, path: &Path) -> Result<(), SecretFileError> {
     let mode = file.metadata().map_err(failing("look at", path))?.mode() & 0o777;
     if mode & 0o077 == 0 {
@@ -129,6 +135,9 @@ pub fn expect_private(file: &File, path: &Path) -> Result<(), SecretFileError> {
 }
 
 /// Makes a new or renamed entry of a folder durable.
+///
+/// # Errors
+/// When the system refuses.
 pub fn sync_folder(path: &Path) -> io::Result<()> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
@@ -173,7 +182,7 @@ mod tests {
         for (number, text) in
             ["", "abc", &"0".repeat(63), &"0".repeat(66), &"g".repeat(64)].iter().enumerate()
         {
-            let path = folder.path().join(&number.to_string());
+            let path = folder.path().join(number.to_string());
             write_private(&path, text.as_bytes()).unwrap();
             assert!(matches!(read_key(&path), Err(SecretFileError::NoKey { .. })), "{text:?}");
         }

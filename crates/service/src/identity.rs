@@ -2,18 +2,45 @@
 //!
 //! Both lie in the state folder, readable by their owner alone.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs::{self, File};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
-use crypto::random::Seed;
+use crypto::random::{Seed, SystemRandomError};
 use crypto::secret::Secret;
-use inference::connection::Identity;
+use inference::connection::{Identity, TlsError};
+use sealed::secret_file::{SecretFileError, failing, make_private};
 
 /// The longest file that is read here.
 const MAX_BYTES: u64 = 1 << 20;
+
+/// An identity that cannot be read or made.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    /// A file that cannot be read.
+    #[error(transparent)]
+    File(#[from] SecretFileError),
+    /// A file that cannot be made.
+    #[error("{} cannot be made; name another folder with --state, or give --cert and --key", path.display())]
+    Unmade {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: SecretFileError,
+    },
+    /// Not what it was.
+    #[error("{} is damaged; remove it to make a new one", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// No certificate could be made.
+    #[error(transparent)]
+    Certificate(#[from] TlsError),
+    /// No randomness.
+    #[error(transparent)]
+    Random(#[from] SystemRandomError),
+}
 
 /// The folder that keeps what must survive restarts: what systemd says, or the user's own.
 pub fn default_state_folder() -> Option<PathBuf> {
@@ -27,69 +54,50 @@ pub fn default_state_folder() -> Option<PathBuf> {
 ///
 /// # Errors
 /// When the file cannot be read or written, or is no identity.
-pub fn load_or_make(folder: &Path) -> anyhow::Result<Identity> {
+pub fn load_or_make(folder: &Path) -> Result<Identity, IdentityError> {
     let path = folder.join("identity.pem");
-    if let Some(pem) = read(&path)? {
-        return Identity::from_pem(pem.expose())
-            .with_context(|| format!("{} is damaged; remove it to make a new identity", path.display()));
-    }
-    let identity = Identity::generate()?;
-    write_new(&path, identity.to_pem().expose().as_bytes())?;
-    Ok(identity)
+    let pem = read_or_make(&path, || {
+        Ok(Secret::new(Identity::generate()?.to_pem().expose().clone().into_bytes()))
+    })?;
+    Identity::from_pem(pem.expose()).map_err(|_| IdentityError::Damaged { path })
 }
 
 /// The secret salt for the commitment to one model's weights.
 ///
 /// # Errors
 /// When the file cannot be read or written.
-pub fn load_or_make_salt(folder: &Path, model: &str) -> anyhow::Result<Secret<[u8; 32]>> {
+pub fn load_or_make_salt(folder: &Path, model: &str) -> Result<Secret<[u8; 32]>, IdentityError> {
     let path = folder.join("salt");
-    let root = match read(&path)? {
-        Some(bytes) => {
-            let bytes = bytes.expose().as_slice().try_into();
-            Secret::new(bytes.with_context(|| format!("{} is damaged: it has 32 bytes", path.display()))?)
-        }
-        None => {
-            let fresh = Secret::new(*Seed::from_system()?.expose());
-            write_new(&path, fresh.expose())?;
-            fresh
-        }
-    };
+    let root = read_or_make(&path, || Ok(Secret::new(Seed::from_system()?.expose().to_vec())))?;
+    let root = root.expose().as_slice().try_into().map_err(|_| IdentityError::Damaged { path })?;
     // The file's key serves this purpose alone.
-    Ok(Secret::new(*blake3::keyed_hash(root.expose(), model.as_bytes()).as_bytes()))
+    Ok(Secret::new(*blake3::keyed_hash(root, model.as_bytes()).as_bytes()))
 }
 
-fn read(path: &Path) -> anyhow::Result<Option<Secret<Vec<u8>>>> {
-    let file = match File::open(path) {
-        Ok(file) => file,
+/// What a file holds. Of two processes that make it at once, one wins for both.
+fn read_or_make(
+    path: &Path,
+    fresh: impl FnOnce() -> Result<Secret<Vec<u8>>, IdentityError>,
+) -> Result<Secret<Vec<u8>>, IdentityError> {
+    if let Some(bytes) = read(path)? {
+        return Ok(bytes);
+    }
+    let fresh = fresh()?;
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let made = fs::create_dir_all(folder).map_err(failing("make", folder));
+    made.and_then(|()| make_private(path, fresh.expose()))
+        .map_err(|source| IdentityError::Unmade { path: path.to_owned(), source })?;
+    Ok(read(path)?.unwrap_or(fresh))
+}
+
+fn read(path: &Path) -> Result<Option<Secret<Vec<u8>>>, SecretFileError> {
+    let mut bytes = Secret::new(Vec::new());
+    match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
-    };
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(Some(Secret::new(bytes)))
-}
-
-/// Writes a file for its owner alone; whole or not at all, and never over another.
-fn write_new(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
-    let write = || {
-        let folder = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder)?;
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let temporary = folder.join(format!(".{name}.{}", std::process::id()));
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        let linked = fs::hard_link(&temporary, path);
-        fs::remove_file(&temporary)?;
-        linked?;
-        File::open(folder)?.sync_all()
-    };
-    write().with_context(|| {
-        format!("cannot write {}; name another folder with --state, or give --cert and --key", path.display())
-    })
+        file => file.and_then(|file| file.take(MAX_BYTES).read_to_end(bytes.expose_mut())),
+    }
+    .map_err(failing("read", path))?;
+    Ok(Some(bytes))
 }
 
 #[cfg(test)]

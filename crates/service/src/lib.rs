@@ -10,20 +10,23 @@
 //! store      such a keeper: durable, sealed, spent once, in SQLite or PostgreSQL
 //! process_memory  no core dumps, no swap
 //! metrics    counters, and the small HTTP that shows them
-//! config     the TOML file
+//! settings   flags and the TOML file, each setting once
+//! models     files become models that can be served
 //! ```
 
-pub mod config;
 pub mod identity;
 pub mod keeper;
 pub mod limits;
 pub mod metrics;
+pub mod models;
 pub mod process_memory;
 pub mod queue;
 pub mod server;
 mod session;
+pub mod settings;
 pub mod store;
 
 pub use keeper::{ClientName, KeepError, Keeper, Owner};
 pub use limits::{ByteSize, Limits};
 pub use server::{Service, ServiceParts};
+pub use settings::Settings;

@@ -14,11 +14,15 @@
 
 mod error;
 mod keeper;
+#[cfg(feature = "postgres")]
 mod postgres;
 mod rows;
+#[cfg(feature = "sqlite")]
 mod sqlite;
 #[cfg(test)]
+#[cfg(all(feature = "sqlite", feature = "postgres"))]
 mod tests;
+mod tidy;
 mod witness;
 
 use std::path::PathBuf;
@@ -45,6 +49,13 @@ pub enum StoreLocation {
     File(PathBuf),
     /// A PostgreSQL server, by its URL or parameters, for processes on any number of machines.
     Postgres(String),
+}
+
+impl From<&str> for StoreLocation {
+    fn from(place: &str) -> Self {
+        let is_shared = place.starts_with("postgres://") || place.starts_with("postgresql://");
+        if is_shared { Self::Postgres(place.to_owned()) } else { Self::File(place.into()) }
+    }
 }
 
 /// How a store is kept.
@@ -117,16 +128,7 @@ impl PreparedStore {
             place: String::new(),
         };
         fresh.key_check = *seal::derive_key(domain::STORE_KEY_CHECK, key.expose(), b"").expose();
-        let (rows, is_new): (Box<dyn Rows>, bool) = match &options.location {
-            StoreLocation::File(path) => {
-                let (rows, is_new) = sqlite::SqliteRows::open(path, &fresh)?;
-                (Box::new(rows), is_new)
-            }
-            StoreLocation::Postgres(address) => {
-                let (rows, is_new) = postgres::PostgresRows::open(address, &fresh)?;
-                (Box::new(rows), is_new)
-            }
-        };
+        let (rows, is_new) = open_rows(&options.location, &fresh)?;
         let witness = Witness::new(&options.witness_file);
         let store = Self { rows, key, witness, options, clock };
         store.expect_own_key(&fresh.key_check)?;
@@ -390,6 +392,32 @@ impl PreparedStore {
 
     fn token(&self, token_hash: &[u8; 32]) -> [u8; 32] {
         *seal::derive_key(domain::STORE_TOKEN, self.key.expose(), token_hash).expose()
+    }
+}
+
+/// The rows, and whether they were made by this call.
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres")),
+    expect(unused_variables, reason = "nothing opens")
+)]
+fn open_rows(location: &StoreLocation, fresh: &State) -> Result<(Box<dyn Rows>, bool), StoreError> {
+    match location {
+        #[cfg(feature = "sqlite")]
+        StoreLocation::File(path) => {
+            let (rows, is_new) = sqlite::SqliteRows::open(path, fresh)?;
+            Ok((Box::new(rows), is_new))
+        }
+        #[cfg(not(feature = "sqlite"))]
+        StoreLocation::File(_) => Err(StoreError::NotBuiltIn { database: "SQLite", feature: "sqlite" }),
+        #[cfg(feature = "postgres")]
+        StoreLocation::Postgres(address) => {
+            let (rows, is_new) = postgres::PostgresRows::open(address, fresh)?;
+            Ok((Box::new(rows), is_new))
+        }
+        #[cfg(not(feature = "postgres"))]
+        StoreLocation::Postgres(_) => {
+            Err(StoreError::NotBuiltIn { database: "PostgreSQL", feature: "postgres" })
+        }
     }
 }
 

@@ -14,7 +14,19 @@ pub enum StoreError {
     /// The key or the witness.
     #[error(transparent)]
     File(#[from] SecretFileError),
+    /// A database that this program does without.
+    #[error(
+        "this program was built without {database}; build it with the Cargo feature `{feature}`, or choose another \
+         store, or none"
+    )]
+    NotBuiltIn {
+        /// Which one.
+        database: &'static str,
+        /// What brings it.
+        feature: &'static str,
+    },
     /// The embedded database.
+    #[cfg(feature = "sqlite")]
     #[error("the store {} failed to {doing}", path.display())]
     Sqlite {
         /// The database.
@@ -25,6 +37,7 @@ pub enum StoreError {
         source: rusqlite::Error,
     },
     /// The shared database.
+    #[cfg(feature = "postgres")]
     #[error("the shared store failed to {doing}; is PostgreSQL reachable under the address that was given?")]
     Postgres {
         /// What was tried.
@@ -33,9 +46,11 @@ pub enum StoreError {
         source: postgres::Error,
     },
     /// TLS towards the shared database could not be set up.
+    #[cfg(feature = "postgres")]
     #[error("no connection to the shared store: {0}")]
     PostgresTls(String),
     /// The shared database, or who answers in its place, shows no certificate that is believed.
+    #[cfg(feature = "postgres")]
     #[error(
         "no secure connection to the shared store. Its certificate must name the host as the address does, and be of an \
          authority that this machine trusts: for one of your own set SSL_CERT_FILE=FILE"
@@ -45,6 +60,7 @@ pub enum StoreError {
         source: postgres::Error,
     },
     /// The shared database would forget that an inference is spent.
+    #[cfg(feature = "postgres")]
     #[error(
         "the shared store runs with {setting} = {value}, so a crash may bring spent inferences back; set it to on"
     )]
@@ -55,6 +71,7 @@ pub enum StoreError {
         value: String,
     },
     /// A connection that someone could change on its way.
+    #[cfg(feature = "postgres")]
     #[error("the shared store at {host} is on another machine; add sslmode=require to its address")]
     Plain {
         /// The host.
@@ -112,6 +129,9 @@ pub enum StoreError {
         /// Why not.
         source: KeptError,
     },
+    /// No thread for its upkeep.
+    #[error("the store cannot be kept tidy: no thread could be started")]
+    Thread(#[source] std::io::Error),
     /// No randomness.
     #[error(transparent)]
     Random(#[from] SystemRandomError),

@@ -75,6 +75,10 @@ pub(super) trait Transaction {
 }
 
 /// What a row must be to be given out.
+#[cfg_attr(
+    not(any(feature = "sqlite", feature = "postgres")),
+    expect(dead_code, reason = "no database reads it")
+)]
 pub(super) struct Wanted {
     pub(super) token: [u8; 32],
     pub(super) model: [u8; 32],

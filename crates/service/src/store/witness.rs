@@ -115,12 +115,12 @@ impl Witness {
 
 impl Memory {
     fn to_text(&self) -> String {
-        let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        let hex = |bytes: [u8; 16]| format!("{:032x}", u128::from_be_bytes(bytes));
         format!(
             "{HEADLINE}\nstore {}\ngeneration {}\nmark {}\nuntil {}\nplace {}\n",
-            hex(&self.store),
+            hex(self.store),
             self.generation,
-            hex(&self.mark),
+            hex(self.mark),
             self.until,
             self.place
         )

@@ -1,41 +1,68 @@
 //! What the service did so far, for Prometheus and for health checks. Sums over whole phases; nothing about one request.
 
-use std::fmt::Write as _;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+mod http;
 
-/// The longest request that is read.
-const MAX_REQUEST_BYTES: usize = 4096;
-/// How long one exchange may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use inference::setup::hello::ModelName;
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Metric, Registry};
+
+pub(crate) use http::serve;
+
+/// Seconds as a sum.
+type Seconds = Counter<f64, AtomicU64>;
+/// How long a phase took, by model.
+type Durations = Family<ByModel, Histogram, fn() -> Histogram>;
 
 /// Counters since the start.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Metrics {
+    registry: Registry,
     /// Connections that were accepted.
-    pub connections: AtomicU64,
+    pub connections: Counter,
     /// Sessions that were set up.
-    pub sessions: AtomicU64,
+    pub sessions: Counter,
     /// Clients that were turned away or refused.
-    pub refusals: AtomicU64,
+    pub refusals: Counter,
     /// Sessions that ended in an error.
-    pub failures: AtomicU64,
+    pub failures: Counter,
     /// Inferences prepared.
-    pub prepared: AtomicU64,
+    pub prepared: Counter,
     /// Images classified.
-    pub classified: AtomicU64,
-    /// Microseconds in offline phases.
-    pub offline_micros: AtomicU64,
-    /// Microseconds in online phases.
-    pub online_micros: AtomicU64,
+    pub classified: Counter,
+    /// Time in offline phases.
+    pub offline_seconds: Seconds,
+    /// Time in online phases.
+    pub online_seconds: Seconds,
     /// Bytes from clients.
-    pub bytes_received: AtomicU64,
+    pub bytes_received: Counter,
     /// Bytes to clients.
-    pub bytes_sent: AtomicU64,
+    pub bytes_sent: Counter,
     /// Clients connected now.
-    pub clients: AtomicU64,
+    pub clients: Gauge,
+    running: Gauge,
+    waiting: Gauge,
+    promised_memory: Gauge,
+    offline_phases: Durations,
+    online_phases: Durations,
+    images: Family<ByModel, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByModel {
+    model: String,
+}
+
+impl From<&ModelName> for ByModel {
+    fn from(name: &ModelName) -> Self {
+        Self { model: name.to_string() }
+    }
 }
 
 /// What is measured at the moment of asking.
@@ -51,82 +78,82 @@ pub struct Now {
     pub is_open: bool,
 }
 
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("sordino");
+        let shown = &mut registry;
+        Self {
+            connections: register(shown, "connections", "Connections accepted", Counter::default()),
+            sessions: register(shown, "sessions", "Sessions set up", Counter::default()),
+            refusals: register(shown, "refusals", "Clients refused", Counter::default()),
+            failures: register(shown, "failures", "Sessions ended by an error", Counter::default()),
+            prepared: register(shown, "prepared", "Inferences prepared", Counter::default()),
+            classified: register(shown, "classified", "Images classified", Counter::default()),
+            offline_seconds: register(shown, "offline_seconds", "Time in offline phases", Counter::default()),
+            online_seconds: register(shown, "online_seconds", "Time in online phases", Counter::default()),
+            bytes_received: register(shown, "received_bytes", "Bytes from clients", Counter::default()),
+            bytes_sent: register(shown, "sent_bytes", "Bytes to clients", Counter::default()),
+            clients: register(shown, "clients", "Clients connected", Gauge::default()),
+            running: register(shown, "running", "Clients for whom something is computed", Gauge::default()),
+            waiting: register(shown, "waiting", "Clients that wait for that", Gauge::default()),
+            promised_memory: register(
+                shown,
+                "promised_memory_bytes",
+                "Bytes promised to weights and clients",
+                Gauge::default(),
+            ),
+            offline_phases: register(
+                shown,
+                "offline_phase_seconds",
+                "How long preparing one took",
+                durations(),
+            ),
+            online_phases: register(
+                shown,
+                "online_phase_seconds",
+                "How long answering a batch took",
+                durations(),
+            ),
+            images: register(shown, "model_images", "Images classified by each model", Family::default()),
+            registry,
+        }
+    }
+}
+
+fn register<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+/// From 10 milliseconds to 20 minutes.
+fn durations() -> Durations {
+    Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.01, 2.0, 18)))
+}
+
 impl Metrics {
-    /// Adds to a counter.
-    pub(super) fn add(counter: &AtomicU64, amount: u64) {
-        counter.fetch_add(amount, Ordering::Relaxed);
+    /// One more inference is prepared.
+    pub(crate) fn note_prepared(&self, model: &ModelName, time: Duration) {
+        self.prepared.inc();
+        self.offline_seconds.inc_by(time.as_secs_f64());
+        self.offline_phases.get_or_create(&model.into()).observe(time.as_secs_f64());
     }
 
-    /// In the text format of Prometheus.
+    /// So many images more are classified, in one batch.
+    pub(crate) fn note_classified(&self, model: &ModelName, images: u64, time: Duration) {
+        self.classified.inc_by(images);
+        self.images.get_or_create(&model.into()).inc_by(images);
+        self.online_seconds.inc_by(time.as_secs_f64());
+        self.online_phases.get_or_create(&model.into()).observe(time.as_secs_f64());
+    }
+
+    /// In the text format of OpenMetrics, which Prometheus reads.
     pub fn text(&self, now: Now) -> String {
-        let mut text = String::new();
-        let mut line = |name: &str, kind: &str, help: &str, value: f64| {
-            // Writing to a string does not fail.
-            let _ = writeln!(
-                text,
-                "# HELP sordino_{name} {help}\n# TYPE sordino_{name} {kind}\nsordino_{name} {value}"
-            );
-        };
-        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
-        line("connections_total", "counter", "Connections accepted.", get(&self.connections));
-        line("sessions_total", "counter", "Sessions set up.", get(&self.sessions));
-        line("refusals_total", "counter", "Clients refused.", get(&self.refusals));
-        line("failures_total", "counter", "Sessions ended by an error.", get(&self.failures));
-        line("prepared_total", "counter", "Inferences prepared.", get(&self.prepared));
-        line("classified_total", "counter", "Images classified.", get(&self.classified));
-        line("offline_seconds_total", "counter", "Time in offline phases.", get(&self.offline_micros) / 1e6);
-        line("online_seconds_total", "counter", "Time in online phases.", get(&self.online_micros) / 1e6);
-        line("received_bytes_total", "counter", "Bytes from clients.", get(&self.bytes_received));
-        line("sent_bytes_total", "counter", "Bytes to clients.", get(&self.bytes_sent));
-        line("clients", "gauge", "Clients connected.", get(&self.clients));
-        line("running", "gauge", "Clients for whom something is computed.", now.running as f64);
-        line("waiting", "gauge", "Clients that wait for that.", now.waiting as f64);
-        line("promised_memory_bytes", "gauge", "Bytes promised to weights and clients.", now.memory as f64);
-        text
-    }
-}
-
-/// Answers `GET /healthz` and `GET /metrics`, one after the other, until the process ends.
-pub(super) fn serve(listener: &TcpListener, metrics: &Metrics, now: impl Fn() -> Now) {
-    for socket in listener.incoming().flatten() {
-        // Who asks badly or hangs up gets nothing; the next one is served.
-        let _ = answer(socket, metrics, &now);
-    }
-}
-
-fn answer(mut socket: TcpStream, metrics: &Metrics, now: impl Fn() -> Now) -> std::io::Result<()> {
-    let end = Instant::now() + PATIENCE;
-    socket.set_write_timeout(Some(PATIENCE))?;
-    let mut request = Vec::new();
-    while !request.windows(4).any(|bytes| bytes == b"\r\n\r\n") && request.len() < MAX_REQUEST_BYTES {
-        let left = end.saturating_duration_since(Instant::now());
-        socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        let mut bytes = [0; 512];
-        match socket.read(&mut bytes)? {
-            0 => break,
-            count => request.extend_from_slice(&bytes[..count]),
-        }
-        if left.is_zero() {
-            return Ok(());
-        }
-    }
-    let (status, body) = respond(&request, metrics, now());
-    let length = body.len();
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {length}\r\n"
-    );
-    socket.write_all(format!("{head}Connection: close\r\n\r\n{body}").as_bytes())
-}
-
-fn respond(request: &[u8], metrics: &Metrics, now: Now) -> (&'static str, String) {
-    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
-    let mut words = line.split(|byte| *byte == b' ');
-    match (words.next(), words.next()) {
-        (Some(b"GET"), Some(b"/healthz")) if now.is_open => ("200 OK", "ok\n".to_owned()),
-        (Some(b"GET"), Some(b"/healthz")) => ("503 Service Unavailable", "shutting down\n".to_owned()),
-        (Some(b"GET"), Some(b"/metrics")) => ("200 OK", metrics.text(now)),
-        (Some(b"GET"), Some(_)) => ("404 Not Found", "there are /healthz and /metrics\n".to_owned()),
-        _ => ("405 Method Not Allowed", "GET alone\n".to_owned()),
+        self.running.set(now.running as i64);
+        self.waiting.set(now.waiting as i64);
+        self.promised_memory.set(now.memory as i64);
+        let mut shown = String::new();
+        text::encode(&mut shown, &self.registry).expect("writing to a string does not fail");
+        shown
     }
 }
 
@@ -135,18 +162,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn health_metrics_and_nothing_else() {
+    fn sums_stand_alone_and_each_model_has_its_own_times() {
         let metrics = Metrics::default();
-        Metrics::add(&metrics.classified, 3);
-        let open = Now { is_open: true, ..Now::default() };
-        let ask = |line: &str, now| respond(format!("{line}\r\nHost: x\r\n\r\n").as_bytes(), &metrics, now);
-        assert_eq!(ask("GET /healthz HTTP/1.1", open).0, "200 OK");
-        assert!(ask("GET /healthz HTTP/1.1", Now::default()).0.starts_with("503"));
-        let (status, body) = ask("GET /metrics HTTP/1.1", open);
-        assert_eq!(status, "200 OK");
-        assert!(body.contains("\nsordino_classified_total 3\n"), "{body}");
-        assert!(ask("GET /secret HTTP/1.1", open).0.starts_with("404"));
-        assert!(ask("POST /metrics HTTP/1.1", open).0.starts_with("405"));
-        assert!(respond(&[0xff; 100], &metrics, open).0.starts_with("405"));
+        let model = ModelName::new("chest").unwrap();
+        metrics.note_prepared(&model, Duration::from_millis(1500));
+        metrics.note_classified(&model, 2, Duration::from_millis(15));
+        let text = metrics.text(Now { running: 1, memory: 5 << 30, ..Now::default() });
+        for line in [
+            "# TYPE sordino_classified counter",
+            "sordino_prepared_total 1",
+            "sordino_classified_total 2",
+            "sordino_offline_seconds_total 1.5",
+            "sordino_running 1",
+            "sordino_promised_memory_bytes 5368709120",
+            "sordino_model_images_total{model=\"chest\"} 2",
+            "sordino_offline_phase_seconds_count{model=\"chest\"} 1",
+            "sordino_online_phase_seconds_bucket{le=\"0.01\",model=\"chest\"} 0",
+            "sordino_online_phase_seconds_bucket{le=\"0.02\",model=\"chest\"} 1",
+            "# EOF",
+        ] {
+            assert!(text.lines().any(|shown| shown == line), "{line}\n{text}");
+        }
     }
 }

@@ -135,7 +135,7 @@ impl Service {
                 break;
             }
             self.admit(socket, address);
-            Metrics::add(&self.metrics.connections, 1);
+            self.metrics.connections.inc();
         }
         Ok(())
     }
@@ -152,7 +152,7 @@ impl Service {
         drop(guests);
         let service = Arc::clone(self);
         if is_full {
-            Metrics::add(&self.metrics.refusals, 1);
+            self.metrics.refusals.inc();
             warn!(client = %address.ip(), "turned away: too many clients");
             if self.doormen.fetch_add(1, Ordering::AcqRel) >= DOORMEN {
                 self.doormen.fetch_sub(1, Ordering::AcqRel);
@@ -167,7 +167,7 @@ impl Service {
             return;
         }
         let visit = Visit { service, number };
-        Metrics::add(&self.metrics.clients, 1);
+        self.metrics.clients.inc();
         self.start_thread("session", move || session::run(&visit, socket, address));
     }
 
@@ -205,7 +205,7 @@ impl Service {
     /// When no thread can be started.
     pub fn show_metrics(self: &Arc<Self>, listener: TcpListener) -> std::io::Result<()> {
         let service = Arc::clone(self);
-        let show = move || metrics::serve(&listener, &service.metrics, || service.now());
+        let show = move || metrics::serve(&listener, &service);
         thread::Builder::new().name("metrics".to_owned()).spawn(show).map(drop)
     }
 
@@ -297,10 +297,10 @@ impl Visit {
 impl Drop for Visit {
     fn drop(&mut self) {
         self.service.guests().remove(&self.number);
-        self.service.metrics.clients.fetch_sub(1, Ordering::Relaxed);
+        self.service.metrics.clients.dec();
         self.service.left.notify_all();
         if thread::panicking() {
-            Metrics::add(&self.service.metrics.failures, 1);
+            self.service.metrics.failures.inc();
         } else {
             info!(session = self.number, "left");
         }

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use crypto::random::Seed;
@@ -46,7 +45,7 @@ pub(super) fn run(visit: &Visit, socket: TcpStream, address: SocketAddr) {
     let (stream, binding) = match service.parts.acceptor.accept(socket, Arc::clone(&limits)) {
         Ok(secured) => secured,
         Err(error) => {
-            Metrics::add(&service.metrics.failures, 1);
+            service.metrics.failures.inc();
             // No error holds a secret, nor do its causes: they name fields, counts and kinds.
             let reason = with_causes(&error);
             warn!(session = visit.number, client = %address.ip(), reason, "no TLS handshake");
@@ -58,12 +57,12 @@ pub(super) fn run(visit: &Visit, socket: TcpStream, address: SocketAddr) {
     let server = match Server::accept_with(connection, |name| service.choose(name), &binding) {
         Ok(server) => server,
         Err(error) => {
-            Metrics::add(&service.metrics.refusals, 1);
+            service.metrics.refusals.inc();
             warn!(session = visit.number, client = %client, reason = with_causes(&error), "no session");
             return;
         }
     };
-    Metrics::add(&service.metrics.sessions, 1);
+    service.metrics.sessions.inc();
     info!(session = visit.number, client = %client, model = %server.name(), "session");
     let owner = Owner { model: server.name().clone(), served: Arc::clone(server.model()), client };
     let mut session = Session { visit, server, limits, owner, prepared: VecDeque::new() };
@@ -172,8 +171,7 @@ impl Session<'_> {
         self.limits.allow(Some(service.parts.limits.time_for(traffic.bytes_up + traffic.bytes_down)));
         let start = Instant::now();
         let prepared = self.server.prepare()?;
-        Metrics::add(&service.metrics.offline_micros, start.elapsed().as_micros() as u64);
-        Metrics::add(&service.metrics.prepared, 1);
+        service.metrics.note_prepared(&self.owner.model, start.elapsed());
         Ok(prepared)
     }
 
@@ -199,8 +197,7 @@ impl Session<'_> {
         self.server.reply(&Reply::Accepted { ids: Vec::new() })?;
         let start = Instant::now();
         self.server.classify_batch(batch)?;
-        Metrics::add(&service.metrics.online_micros, start.elapsed().as_micros() as u64);
-        Metrics::add(&service.metrics.classified, count);
+        service.metrics.note_classified(&self.owner.model, count, start.elapsed());
         info!(session = self.visit.number, model = %self.owner.model, images = count, "classified");
         Ok(())
     }
@@ -231,16 +228,12 @@ impl Session<'_> {
     fn end(mut self, result: Result<(), End>) {
         let service = &self.visit.service;
         let (session, client) = (self.visit.number, self.owner.client.clone());
-        count_bytes(
-            &service.metrics.bytes_received,
-            &service.metrics.bytes_sent,
-            self.server.connection().transcript(),
-        );
+        count_bytes(&service.metrics, self.server.connection().transcript());
         self.limits.allow(Some(DOORMAN_PATIENCE));
         match result {
             Ok(()) => debug!(session, "goodbye"),
             Err(End::Refused(refusal)) => {
-                Metrics::add(&service.metrics.refusals, 1);
+                service.metrics.refusals.inc();
                 info!(session, client = %client, reason = %refusal, "refused");
                 self.server.refuse(&refusal);
             }
@@ -248,7 +241,7 @@ impl Session<'_> {
                 self.server.refuse(&shutting_down());
             }
             Err(End::Failed(failure)) => {
-                Metrics::add(&service.metrics.failures, 1);
+                service.metrics.failures.inc();
                 warn!(session, client = %client, reason = with_causes(&failure), "the session broke");
                 if let Some(refusal) = failure.for_peer() {
                     self.server.refuse(&refusal);
@@ -258,11 +251,11 @@ impl Session<'_> {
     }
 }
 
-fn count_bytes(received: &AtomicU64, sent: &AtomicU64, transcript: &Transcript) {
+fn count_bytes(metrics: &Metrics, transcript: &Transcript) {
     for phase in [Phase::SetUp, Phase::Offline, Phase::Online, Phase::Service] {
         let traffic = transcript.phase(phase);
-        Metrics::add(received, traffic.bytes_up);
-        Metrics::add(sent, traffic.bytes_down);
+        metrics.bytes_received.inc_by(traffic.bytes_up);
+        metrics.bytes_sent.inc_by(traffic.bytes_down);
     }
 }
 

@@ -6,7 +6,6 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -84,8 +83,8 @@ fn another_fingerprint_and_nothing_of_the_protocol_has_crossed() {
     let came = server.fingerprint.to_string();
     refused(connect(&server, options), &["fingerprint", &came, &"01".repeat(32), "ask the operator"]);
     assert_eq!(PrivateClient::fingerprint_of(&server.address.to_string()).unwrap(), server.fingerprint);
-    server.wait_until(|service| service.metrics().failures.load(Ordering::Relaxed) == 2);
-    assert_eq!(server.service.metrics().sessions.load(Ordering::Relaxed), 0);
+    server.wait_until(|service| service.metrics().failures.get() == 2);
+    assert_eq!(server.service.metrics().sessions.get(), 0);
 }
 
 #[test]
@@ -100,7 +99,7 @@ fn a_server_says_nothing_before_the_handshake_is_done() {
     let mut answer = Vec::new();
     let _ = socket.read_to_end(&mut answer);
     assert!(answer.len() < 16, "an alert has seven bytes: {answer:?}");
-    assert_eq!(server.service.metrics().sessions.load(Ordering::Relaxed), 0);
+    assert_eq!(server.service.metrics().sessions.get(), 0);
 }
 
 #[test]
@@ -125,7 +124,7 @@ fn a_client_without_or_with_a_wrong_certificate() {
     refused(connect(&server, with(Some(strange))), &["does not accept", "certificate"]);
     let old = signed(&clients, "someone", 2020);
     refused(connect(&server, with(Some(old))), &["does not accept", "certificate"]);
-    assert_eq!(server.service.metrics().sessions.load(Ordering::Relaxed), 0);
+    assert_eq!(server.service.metrics().sessions.get(), 0);
     connect(&server, with(Some(signed(&clients, "someone", 2100)))).unwrap().finish().unwrap();
 }
 

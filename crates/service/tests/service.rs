@@ -8,7 +8,6 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::num::NonZeroUsize;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -54,10 +53,10 @@ fn several_clients_at_once_get_their_own_exact_answers() {
             });
         }
     });
-    server.wait_until(|service| service.metrics().clients.load(Ordering::Relaxed) == 0);
+    server.wait_until(|service| service.metrics().clients.get() == 0);
     let metrics = server.service.metrics();
-    assert_eq!(metrics.classified.load(Ordering::Relaxed), 16);
-    assert_eq!(metrics.failures.load(Ordering::Relaxed), 0);
+    assert_eq!(metrics.classified.get(), 16);
+    assert_eq!(metrics.failures.get(), 0);
     assert_eq!(server.service.now().running, 0);
 }
 
@@ -76,10 +75,10 @@ fn the_client_api_prepares_ahead_and_classifies_in_batches() {
     client.prepare(2).unwrap();
     assert_eq!(client.prepared(), 2);
     let images: Vec<_> = (0..3).map(|number| Image::random(model.outline().input, number)).collect();
-    server.wait_until(|service| service.metrics().prepared.load(Ordering::Relaxed) == 2);
+    server.wait_until(|service| service.metrics().prepared.get() == 2);
     assert_eq!(client.classify_batch(&images).unwrap().len(), 3);
-    server.wait_until(|service| service.metrics().classified.load(Ordering::Relaxed) == 3);
-    assert_eq!(server.service.metrics().prepared.load(Ordering::Relaxed), 3, "one was missing");
+    server.wait_until(|service| service.metrics().classified.get() == 3);
+    assert_eq!(server.service.metrics().prepared.get(), 3, "one was missing");
     assert!(client.classify_batch(&[]).unwrap().is_empty());
     client.finish().unwrap();
 }
@@ -146,7 +145,7 @@ fn silent_rude_and_slow_clients_are_sent_home_and_others_are_unharmed() {
     classify_exactly(&mut client, &model, &Image::random(model.outline().input, 1));
     client.finish().unwrap();
     assert!(slow.join().unwrap().is_some(), "a handshake byte by byte takes too long");
-    server.wait_until(|service| service.metrics().clients.load(Ordering::Relaxed) == 0);
+    server.wait_until(|service| service.metrics().clients.get() == 0);
     assert_eq!((server.service.now().running, server.service.now().waiting), (0, 0));
     let error = stuck.session_mut().prepare().unwrap_err();
     assert!(error.to_string().contains("you took too long"), "{error}");
@@ -165,12 +164,12 @@ fn clients_beyond_the_limits_hear_which_limit_it_was() {
     client.prepare(2).unwrap();
     let error = client.prepare(1).err().unwrap();
     assert_eq!(code(&error), Some(RefusalCode::Limit));
-    server.wait_until(|service| service.metrics().clients.load(Ordering::Relaxed) == 0);
+    server.wait_until(|service| service.metrics().clients.get() == 0);
 
     let mut client = server.connect().unwrap();
     let error = client.session_mut().request(&Request::Classify { count: 1 }, |_| {}).unwrap_err();
     assert!(matches!(&error, InferenceError::Refused { refusal, .. } if refusal.code == RefusalCode::Order));
-    server.wait_until(|service| service.metrics().clients.load(Ordering::Relaxed) == 0);
+    server.wait_until(|service| service.metrics().clients.get() == 0);
 
     let mut client = server.connect().unwrap();
     let keep = Request::Prepare { count: 1, keep: Some([1; 32]) };
@@ -232,7 +231,7 @@ fn health_and_metrics_are_shown_on_their_own_address() {
     assert!(get("/healthz").ends_with("\r\n\r\nok\n"));
     let mut client = server.connect().unwrap();
     classify_exactly(&mut client, &model, &Image::random(model.outline().input, 1));
-    server.wait_until(|service| service.metrics().classified.load(Ordering::Relaxed) == 1);
+    server.wait_until(|service| service.metrics().classified.get() == 1);
     let text = get("/metrics");
     assert!(text.starts_with("HTTP/1.1 200 OK\r\n"));
     assert!(
@@ -241,6 +240,24 @@ fn health_and_metrics_are_shown_on_their_own_address() {
     );
     drop(TcpStream::connect(address).unwrap());
     assert!(get("/else").starts_with("HTTP/1.1 404"));
+}
+
+#[test]
+fn who_reads_metrics_slowly_keeps_nobody_from_asking_for_health() {
+    let model = tiny_model(1);
+    let server = Running::start(&[("tiny", &model)], limits());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    server.service.show_metrics(listener).unwrap();
+    let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let mut socket = TcpStream::connect(address).unwrap();
+    // Less than a silent one is given.
+    socket.set_read_timeout(Some(Duration::from_millis(1500))).unwrap();
+    socket.write_all(b"GET /healthz HTTP/1.1\r\n\r\n").unwrap();
+    let mut text = String::new();
+    socket.read_to_string(&mut text).unwrap();
+    assert!(text.ends_with("\r\n\r\nok\n"), "{text}");
+    drop(silent);
 }
 
 /// Keeps in memory, each with the hash of its token.

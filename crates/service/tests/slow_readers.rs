@@ -82,7 +82,7 @@ fn who_reads_slowly_while_tables_flow_holds_nobody_up_and_is_sent_home() {
     // It still has its place when the others are done.
     server.wait_until(|service| service.now().running <= 1);
     assert_eq!(server.service.now().running, 1);
-    server.wait_until(|service| service.metrics().clients.load(Ordering::SeqCst) == 0);
+    server.wait_until(|service| service.metrics().clients.get() == 0);
     assert_eq!(server.service.now().running, 0, "nobody is waited for without end");
     is_over.store(true, Ordering::SeqCst);
     assert!(slow.join().unwrap().is_some(), "its tables never came to an end");

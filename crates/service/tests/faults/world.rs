@@ -124,7 +124,7 @@ impl World {
 
     fn run_here(self: &Arc<Self>, case: Case) -> Outcome {
         let metrics = self.server.service.metrics();
-        let complaints = || metrics.failures.load(Ordering::SeqCst) + metrics.refusals.load(Ordering::SeqCst);
+        let complaints = || metrics.failures.get() + metrics.refusals.get();
         let before = complaints();
         let plan = Plan::new(case.way, case.index, case.fault, self.patience * 2);
         let (result, file) = self.act(case.level, case.script, &plan);
@@ -281,7 +281,7 @@ impl World {
         let made = self.connections.load(Ordering::SeqCst);
         self.server.wait_until(|service| {
             let metrics = service.metrics();
-            metrics.connections.load(Ordering::SeqCst) == made && metrics.clients.load(Ordering::SeqCst) == 0
+            metrics.connections.get() == made && metrics.clients.get() == 0
         });
         assert_eq!(self.server.service.now().running, 0);
     }

@@ -31,6 +31,7 @@
 //! connection   messages between them: framed, checked, counted
 //! workers      the threads of one party
 //! transcript   what was sent, when, in which phase
+//! verify       both parties in one process, held against the reference
 //! ```
 
 pub mod client;
@@ -44,6 +45,7 @@ pub mod requests;
 pub mod server;
 pub mod setup;
 pub mod transcript;
+pub mod verify;
 mod workers;
 
 pub use error::InferenceError;

@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn identity_and_salts_survive_a_restart_and_are_private() {
-        let folder = std::env::temp_dir().join(format!("sordino-identity-{}", std::process::id()));
+        let scratch = tempfile::tempdir().unwrap();
+        let folder = scratch.path().join("state");
         let first = load_or_make(&folder).unwrap().fingerprint();
         assert_eq!(load_or_make(&folder).unwrap().fingerprint(), first);
         let salt = load_or_make_salt(&folder, "a").unwrap();
@@ -120,6 +121,5 @@ mod tests {
         fs::write(folder.join("identity.pem"), "nothing").unwrap();
         let error = load_or_make(&folder).err().unwrap();
         assert!(error.to_string().contains("damaged"), "{error}");
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -20,7 +20,7 @@ pub mod limits;
 pub mod metrics;
 pub mod models;
 pub mod process_memory;
-pub mod queue;
+mod queue;
 pub mod server;
 mod session;
 pub mod settings;

@@ -62,33 +62,33 @@ impl Limits {
 
 /// Bytes that were promised to somebody.
 #[derive(Debug)]
-pub struct MemoryBudget {
+pub(crate) struct MemoryBudget {
     limit: u64,
     taken: AtomicU64,
 }
 
 impl MemoryBudget {
     /// So many bytes to give away.
-    pub fn new(limit: u64) -> Arc<Self> {
+    pub(crate) fn new(limit: u64) -> Arc<Self> {
         Arc::new(Self { limit, taken: AtomicU64::new(0) })
     }
 
     /// Takes some until the reservation is dropped, or nothing where too little is left.
-    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reservation> {
+    pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reservation> {
         let add = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= self.limit);
         self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).ok()?;
         Some(Reservation { budget: Arc::clone(self), bytes })
     }
 
     /// How much is given away.
-    pub fn taken(&self) -> u64 {
+    pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Acquire)
     }
 }
 
 /// Bytes that are given back when this is dropped.
 #[derive(Debug)]
-pub struct Reservation {
+pub(crate) struct Reservation {
     budget: Arc<MemoryBudget>,
     bytes: u64,
 }

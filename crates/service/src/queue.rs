@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// A line in front of a few places.
 #[derive(Debug)]
-pub struct Queue {
+pub(crate) struct Queue {
     places: usize,
     state: Mutex<State>,
     changed: Condvar,
@@ -23,7 +23,7 @@ struct State {
 
 /// What came of waiting for a while.
 #[derive(Debug)]
-pub enum Turn {
+pub(crate) enum Turn {
     /// It is our turn until the place is dropped.
     Now(Place),
     /// So many come first.
@@ -34,12 +34,12 @@ pub enum Turn {
 
 impl Queue {
     /// A line in front of so many places.
-    pub fn new(places: NonZeroUsize) -> Arc<Self> {
+    pub(crate) fn new(places: NonZeroUsize) -> Arc<Self> {
         Arc::new(Self { places: places.get(), state: Mutex::default(), changed: Condvar::new() })
     }
 
     /// Stands in line, at its end.
-    pub fn line_up(self: &Arc<Self>) -> Ticket {
+    pub(crate) fn line_up(self: &Arc<Self>) -> Ticket {
         let mut state = self.lock();
         let number = state.next;
         state.next += 1;
@@ -48,13 +48,13 @@ impl Queue {
     }
 
     /// Sends everybody away who waits; those who have a place keep it.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.lock().is_closed = true;
         self.changed.notify_all();
     }
 
     /// How many have a place, and how many wait.
-    pub fn lengths(&self) -> (usize, usize) {
+    pub(crate) fn lengths(&self) -> (usize, usize) {
         let state = self.lock();
         (state.running, state.waiting.len())
     }
@@ -66,7 +66,7 @@ impl Queue {
 
 /// A place in the line, given up when it is dropped.
 #[derive(Debug)]
-pub struct Ticket {
+pub(crate) struct Ticket {
     queue: Arc<Queue>,
     number: u64,
     is_used: bool,
@@ -74,7 +74,7 @@ pub struct Ticket {
 
 impl Ticket {
     /// Waits for the turn, at most so long.
-    pub fn wait(&mut self, patience: Duration) -> Turn {
+    pub(crate) fn wait(&mut self, patience: Duration) -> Turn {
         let end = Instant::now() + patience;
         let mut state = self.queue.lock();
         loop {
@@ -109,7 +109,7 @@ impl Drop for Ticket {
 
 /// The right to compute, given back when it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub(crate) struct Place {
     queue: Arc<Queue>,
 }
 

@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,27 +24,6 @@ use service::store::{PreparedStore, StoreOptions};
 use service::{KeepError, Keeper, Owner};
 
 use support::{Running, limits, tiny_model};
-
-/// A folder that goes away with the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("sordino-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A server process, as far as anyone outside can tell: its own service and its own handle of the store.
 fn serve(model: &InferenceModel, folder: &Path) -> Running {
@@ -87,19 +66,19 @@ fn refusal_of(error: ClientError) -> RefusalCode {
 
 #[test]
 fn what_was_prepared_survives_every_process_and_is_used_once() {
-    let folder = Folder::new("prepared");
+    let folder = tempfile::tempdir().unwrap();
     let model = tiny_model(1);
     let images: Vec<_> = (0..2).map(|number| Image::random(model.outline().input, number)).collect();
-    let path = folder.path("file");
-    let first = serve(&model, &folder.0);
+    let path = folder.path().join("file");
+    let first = serve(&model, folder.path());
     prepare(&mut first.connect().unwrap(), &path, 3).unwrap();
-    let too_many = prepare(&mut first.connect().unwrap(), &folder.path("more"), 1).unwrap_err();
+    let too_many = prepare(&mut first.connect().unwrap(), &folder.path().join("more"), 1).unwrap_err();
     assert_eq!(refusal_of(too_many), RefusalCode::Limit);
     assert!(first.service.close(first.address, Duration::from_secs(10)));
     let copy = std::fs::read(&path).unwrap();
 
     // Another process, which shares the store and nothing else.
-    let second = serve(&model, &folder.0);
+    let second = serve(&model, folder.path());
     let mut file = PreparedFile::open(&path, key()).unwrap();
     let answers = second.connect().unwrap().classify_from(&mut file, &images).unwrap();
     for (image, answer) in images.iter().zip(&answers) {
@@ -123,12 +102,12 @@ fn what_was_prepared_survives_every_process_and_is_used_once() {
 
 #[test]
 fn a_file_of_another_model_is_refused_before_anything_is_spent() {
-    let folder = Folder::new("prepared-other");
-    let path = folder.path("file");
-    let first = serve(&tiny_model(1), &folder.0);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let first = serve(&tiny_model(1), folder.path());
     prepare(&mut first.connect().unwrap(), &path, 1).unwrap();
     assert!(first.service.close(first.address, Duration::from_secs(10)));
-    let second = serve(&tiny_model(2), &folder.0);
+    let second = serve(&tiny_model(2), folder.path());
     let mut file = PreparedFile::open(&path, key()).unwrap();
     let image = Image::random(tiny_model(2).outline().input, 1);
     let refusal = second.connect().unwrap().classify_from(&mut file, std::slice::from_ref(&image));
@@ -138,11 +117,11 @@ fn a_file_of_another_model_is_refused_before_anything_is_spent() {
 
 #[test]
 fn an_inference_that_the_server_does_not_take_stays_in_the_file() {
-    let folder = Folder::new("prepared-busy");
+    let folder = tempfile::tempdir().unwrap();
     let model = tiny_model(1);
-    let path = folder.path("file");
+    let path = folder.path().join("file");
     let image = Image::random(model.outline().input, 1);
-    let first = serve(&model, &folder.0);
+    let first = serve(&model, folder.path());
     prepare(&mut first.connect().unwrap(), &path, 2).unwrap();
     let mut file = PreparedFile::open(&path, key()).unwrap();
     // The server ends, and says so where it would have accepted.
@@ -157,7 +136,7 @@ fn an_inference_that_the_server_does_not_take_stays_in_the_file() {
     assert_eq!(file.remaining(0).unwrap(), 2);
     // Of a batch in which one is unknown, that one alone is destroyed, and none is spent.
     let copy = std::fs::read(&path).unwrap();
-    let second = serve(&model, &folder.0);
+    let second = serve(&model, folder.path());
     second.connect().unwrap().classify_from(&mut file, std::slice::from_ref(&image)).unwrap();
     std::fs::write(&path, copy).unwrap();
     let images = [image.clone(), image.clone()];
@@ -212,11 +191,11 @@ fn a_refusal_destroys_what_it_is_about_and_nothing_else() {
         (|id| KeptId([0; 16]).sentence(&format!("is spent, prepared inference {id} is not")), 2),
         (|_| "none of them is known".to_owned(), 0),
     ];
-    for (number, (text, left)) in texts.into_iter().enumerate() {
-        let folder = Folder::new(&format!("prepared-refusing-{number}"));
-        let store = PreparedStore::open(StoreOptions::in_folder(&folder.0)).unwrap();
+    for (text, left) in texts {
+        let folder = tempfile::tempdir().unwrap();
+        let store = PreparedStore::open(StoreOptions::in_folder(folder.path())).unwrap();
         let server = serve_with(&model, Some(Arc::new(Refusing { store, text })));
-        let path = folder.path("file");
+        let path = folder.path().join("file");
         prepare(&mut server.connect().unwrap(), &path, 2).unwrap();
         let mut file = PreparedFile::open(&path, key()).unwrap();
         let error = server.connect().unwrap().classify_from(&mut file, &images).unwrap_err();
@@ -226,9 +205,9 @@ fn a_refusal_destroys_what_it_is_about_and_nothing_else() {
 
 #[test]
 fn a_server_without_a_store_says_so() {
-    let folder = Folder::new("prepared-none");
+    let folder = tempfile::tempdir().unwrap();
     let running = Running::start(&[("tiny", &tiny_model(1))], limits());
-    let error = prepare(&mut running.connect().unwrap(), &folder.path("file"), 1).unwrap_err();
+    let error = prepare(&mut running.connect().unwrap(), &folder.path().join("file"), 1).unwrap_err();
     assert_eq!(refusal_of(error), RefusalCode::NotKept);
 }
 

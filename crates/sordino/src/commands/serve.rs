@@ -1,5 +1,6 @@
 //! `sordino serve MODEL…`: answers clients until it is told to stop.
 
+mod greeting;
 mod options;
 
 use std::io::Write;
@@ -19,6 +20,7 @@ use tracing::{info, warn};
 
 use super::Answer;
 
+pub(super) use greeting::Greeting;
 pub(super) use options::Arguments;
 
 /// What the process takes before the first client, weights apart; a program with the trainer inside loads libtorch, too.
@@ -45,16 +47,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let address = listener.local_addr()?;
     // Caught from here on; before, the signals ended the process at once.
     let signals = Signals::new([SIGINT, SIGTERM])?;
-    let learned = if settings.reveal() == Reveal::Class { "the class alone" } else { "logits" };
-    writeln!(
-        out,
-        "listening   {address}\nmodels      {names}\nreveals     {learned}\nfingerprint {fingerprint}"
-    )?;
-    if let Some(address) = shown {
-        writeln!(out, "metrics     {address}")?;
-    }
-    out.flush()?;
+    let reveals = if settings.reveal() == Reveal::Class { "the class alone" } else { "logits" };
     info!(%address, %fingerprint, models = names, "serving");
+    write!(out, "{}", Greeting { address, models: names, reveals, metrics: shown, fingerprint })?;
+    out.flush()?;
     if arguments.until_stdin_ends {
         thread::spawn(end_with_stdin);
     }

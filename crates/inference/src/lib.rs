@@ -48,6 +48,7 @@
 //! connection    frames, checked and counted; in memory or over TLS
 //! workers       the threads of one party
 //! transcript    what was sent, when, in which phase
+//! verify        both parties in one process, held against the reference
 //! ```
 
 pub mod client;
@@ -67,6 +68,7 @@ pub mod setup;
 mod shares;
 pub mod stored;
 pub mod transcript;
+pub mod verify;
 mod workers;
 
 pub use error::InferenceError;

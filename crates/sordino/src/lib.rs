@@ -16,6 +16,9 @@
 pub use crypto;
 pub use inference;
 pub use network;
+pub use recipes;
+pub use results;
+#[cfg(feature = "training")]
 pub use training;
 
 pub mod client;

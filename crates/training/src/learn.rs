@@ -25,10 +25,10 @@ use std::time::Instant;
 use crate::assemble::TrainableNetwork;
 use crate::augment::{Augmentation, Draws};
 use crate::distill::{Distillation, Losses};
-use crate::random::Stream;
 use crate::tensor::{CapturedStep, Device, GraphError, Kind, Phase, Tensor, TensorError, guarded, no_grad};
 
 use optimizer::Memory;
+use recipes::random::Stream;
 use tables::Tables;
 
 pub use bench::{BenchOptions, StepTime, measure_step};

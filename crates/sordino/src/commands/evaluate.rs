@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use network::inference_model::InferenceModel;
+use recipes::data::{self, DataRequest, SyntheticSize};
+use results::RecordFile;
 use serde::Serialize;
-use training::data::{self, DataRequest, SyntheticSize};
-use training::optimize::RecordFile;
 
 use super::model::is_model_file;
 use super::train::DeviceChoice;

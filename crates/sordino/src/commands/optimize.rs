@@ -8,8 +8,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use training::optimize::{Plan, Preview, ReluBudget, preview};
-use training::recipe::Recipe;
+use recipes::method::{Plan, Preview, ReluBudget, preview};
+use recipes::recipe::Recipe;
 
 use super::Answer;
 use super::train::DeviceChoice;
@@ -73,7 +73,7 @@ pub(super) struct RunArguments {
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
     /// The largest file of a checkpoint, in MiB.
-    #[arg(long, value_name = "SIZE", default_value_t = training::checkpoint::DEFAULT_SHARD_MIB)]
+    #[arg(long, value_name = "SIZE", default_value_t = recipes::checkpoint::DEFAULT_SHARD_MIB)]
     pub(super) shard_mib: u64,
     /// CPU threads; the same number gives the same bits [default: all cores].
     #[arg(long, value_name = "COUNT")]
@@ -144,7 +144,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let data = common.data.as_deref().filter(|data| data.as_os_str() != recipe::SYNTHETIC);
     if common.plan {
         let directory = data.or(recipe.data.directory.as_deref());
-        let set = training::data::open(&recipe.data.request(), directory)?.training;
+        let set = recipes::data::open(&recipe.data.request(), directory)?.training;
         let (name, classes) = (recipe.data.set.name(), set.classes.len());
         let plan = preview(&recipe, set.shape, classes)?;
         writeln!(
@@ -167,7 +167,7 @@ fn train(
 ) -> anyhow::Result<Answer> {
     // What cannot be done at all is said before what this build cannot do.
     let set =
-        training::data::open(&recipe.data.request(), data.or(recipe.data.directory.as_deref()))?.training;
+        recipes::data::open(&recipe.data.request(), data.or(recipe.data.directory.as_deref()))?.training;
     preview(recipe, set.shape, set.classes.len())?;
     super::train::missing()
 }
@@ -183,9 +183,9 @@ fn train(
     let method = recipe.optimize.as_ref().map_or("optimize", |section| section.method());
     let name = common.recipe.as_deref().and_then(std::path::Path::file_stem);
     let options = arguments.options(data, &name.map_or(method.into(), |name| name.to_string_lossy()))?;
-    let records = || std::fs::read(options.folder.join(training::optimize::run::RECORDS)).ok();
+    let records = || std::fs::read(options.folder.join(results::RECORDS)).ok();
     let earlier = records();
-    let found = training::optimize::run::optimize(recipe, &options, &mut watch::Terminal::new())?;
+    let found = training::optimize::optimize(recipe, &options, &mut watch::Terminal::new())?;
     if arguments.json {
         return super::write_json(out, &found);
     }
@@ -203,11 +203,7 @@ fn train(
     if earlier.is_some() && earlier == records() {
         writeln!(out, "this was done before with the same recipe; nothing was trained now")?;
     }
-    writeln!(
-        out,
-        "all of it in {folder}, with the recipes in {folder}/{}",
-        training::optimize::run::RECORDS
-    )?;
+    writeln!(out, "all of it in {folder}, with the recipes in {folder}/{}", results::RECORDS)?;
     if let Some(record) = found.records.first() {
         writeln!(out, "next: sordino freeze {} -o {folder}/model.sordino", record.checkpoint)?;
     }
@@ -221,11 +217,11 @@ impl RunArguments {
         &self,
         data: Option<&std::path::Path>,
         name: &str,
-    ) -> anyhow::Result<training::optimize::run::OptimizeOptions> {
+    ) -> anyhow::Result<training::optimize::OptimizeOptions> {
         if self.shard_mib == 0 {
             anyhow::bail!("--shard-mib is 0; a file of a checkpoint has at least 1 MiB");
         }
-        Ok(training::optimize::run::OptimizeOptions {
+        Ok(training::optimize::OptimizeOptions {
             data: data.map(Into::into),
             device: super::train::device(self.device)?,
             folder: self.out.clone().unwrap_or_else(|| std::path::Path::new("runs").join(name)),

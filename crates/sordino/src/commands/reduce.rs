@@ -3,7 +3,7 @@
 use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use network::transform::Reduction;
-use training::recipe::{NetworkSection, ReuseGroups, ReuseOver, StemChoice, ThinDrops};
+use recipes::recipe::{NetworkSection, ReuseGroups, ReuseOver, StemChoice, ThinDrops};
 
 /// What to do to a network so that it has fewer ReLUs.
 #[derive(Debug, Args)]

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use training::log;
-use training::report::{Run, page};
+use recipes::log;
+use results::report::{Run, page};
 
 use super::Answer;
 

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use results::reproduce::{self, Entry, Measured, Paper, Run, Way};
 use serde::Serialize;
-use training::reproduce::{self, Entry, Measured, Paper, Run, Way};
 
 use super::optimize::RunArguments;
 use super::{Answer, write_json};
@@ -356,10 +356,10 @@ fn train(
 mod with_trainer {
     use std::path::Path;
 
-    use training::checkpoint::{Checkpoint, Part};
-    use training::optimize::percent;
-    use training::optimize::run::{OptimizeOptions, optimize};
-    use training::recipe::Recipe;
+    use recipes::checkpoint::{Checkpoint, Part};
+    use recipes::recipe::Recipe;
+    use results::percent;
+    use training::optimize::{OptimizeOptions, optimize};
     use training::run::{Outcome, RunOptions};
 
     /// Trains a teacher; one that is there is taken as it is, whatever its recipe was.

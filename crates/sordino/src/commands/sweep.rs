@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use training::optimize::{Sweep, SweepRun};
+use recipes::method::{Sweep, SweepRun};
 
 use super::Answer;
 use super::optimize::RunArguments;

@@ -27,7 +27,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// The largest file of a checkpoint, in MiB.
-    #[arg(long, value_name = "SIZE", default_value_t = training::checkpoint::DEFAULT_SHARD_MIB)]
+    #[arg(long, value_name = "SIZE", default_value_t = recipes::checkpoint::DEFAULT_SHARD_MIB)]
     shard_mib: u64,
     /// CPU threads; the same number gives the same bits [default: all cores].
     #[arg(long, value_name = "COUNT")]
@@ -68,7 +68,7 @@ mod with_libtorch {
     use std::path::Path;
 
     use anyhow::bail;
-    use training::recipe::Recipe;
+    use recipes::recipe::Recipe;
     use training::run::{RunOptions, train};
     use training::tensor::{self, Device};
 

@@ -7,8 +7,8 @@ use anyhow::bail;
 use indicatif::{ProgressBar, ProgressStyle};
 use network::inference_model::InferenceModel;
 use network::reference;
-use training::data::Dataset;
-use training::optimize::{FrozenModel, PrivateTiming, RecordFile, percent};
+use recipes::data::Dataset;
+use results::{FrozenModel, PrivateTiming, RecordFile, percent};
 
 /// How many images of a set a model tells right on integers.
 pub(super) fn count_right(model: &InferenceModel, set: &Dataset, threads: usize) -> anyhow::Result<u64> {
@@ -124,7 +124,7 @@ pub(super) fn largest(values: impl Iterator<Item = f64>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use training::data::{SyntheticSize, synthetic};
+    use recipes::data::{SyntheticSize, synthetic};
 
     #[test]
     fn images_are_spread_over_the_whole_set() {

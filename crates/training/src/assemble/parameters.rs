@@ -11,8 +11,9 @@
 
 use std::collections::HashMap;
 
+use recipes::random::Stream;
+
 use super::{Precision, Setting};
-use crate::random::Stream;
 use crate::tensor::{Kind, Tensor, no_grad, to_floats};
 
 /// Every parameter begins at a multiple of this many numbers, so that kernels can read it in wide words.

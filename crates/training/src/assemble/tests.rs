@@ -8,9 +8,9 @@ use network::transform;
 use network::walk::{Operation, StageIndex};
 use network::weights::{FloatWeights, LayerWeights};
 use network::zoo;
+use recipes::random::Stream;
 
 use super::*;
-use crate::random::Stream;
 use crate::tensor::{no_grad, to_floats};
 
 /// One small network of every family, and what transforms make of them.
@@ -307,7 +307,7 @@ fn arrays_of_another_network_are_refused_and_change_nothing() {
     let spec = zoo::build("resnet10:m=2", 8, 10).unwrap();
     let mut network = assemble(&spec, Precision::Float32);
     let good = network.to_arrays();
-    let mut refuse = |change: &dyn Fn(&mut std::collections::BTreeMap<String, crate::array::Array>)| {
+    let mut refuse = |change: &dyn Fn(&mut std::collections::BTreeMap<String, recipes::array::Array>)| {
         let mut arrays = good.clone();
         change(&mut arrays);
         let words = network.load_arrays(&arrays).unwrap_err().to_string();
@@ -317,7 +317,7 @@ fn arrays_of_another_network_are_refused_and_change_nothing() {
     assert!(
         refuse(&|arrays| drop(arrays.remove("stem.norm1.running_var"))).contains("stem.norm1.running_var")
     );
-    let extra = crate::array::Array::from_floats(&[1], &[1.0]);
+    let extra = recipes::array::Array::from_floats(&[1], &[1.0]);
     assert!(refuse(&|arrays| drop(arrays.insert("other".to_owned(), extra.clone()))).contains("\"other\""));
     assert!(
         refuse(&|arrays| drop(arrays.insert("head.fc1.bias".to_owned(), extra.clone()))).contains("[10]")

@@ -1,9 +1,9 @@
 //! The random numbers of an epoch, drawn on the host as a pure function of seed and epoch.
 
 use network::shape::Shape;
+use recipes::random::Stream;
 
 use super::{Augmentation, Change};
-use crate::random::Stream;
 
 /// Random numbers of an image: shift down, shift right, mirrored, row and column of what is cut out.
 pub(crate) const PER_IMAGE: usize = 5;

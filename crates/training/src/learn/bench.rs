@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use network::spec::NetworkSpec;
+use recipes::random::Stream;
 
 use super::{DeviceImages, GraphUse, ImageSet, LearnError, LearnOptions, Learner, StepRates};
 use crate::assemble::{AssembleOptions, Precision, TrainableNetwork};
 use crate::augment::Augmentation;
 use crate::distill::{Distillation, Losses};
-use crate::random::Stream;
 use crate::tensor::{Device, guarded};
 
 /// What to measure.

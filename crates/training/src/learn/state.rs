@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use recipes::array::Array;
+
 use super::{LearnError, Learner};
-use crate::array::Array;
 use crate::assemble::TrainableNetwork;
 use crate::tensor::{Tensor, fill_from_array, no_grad, to_array};
 

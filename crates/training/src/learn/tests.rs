@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use network::shape::Shape;
 use network::zoo;
+use recipes::random::Stream;
 
 use super::*;
 use crate::assemble::{AssembleOptions, Precision};
-use crate::random::Stream;
 use crate::tensor::to_floats;
 
 const SIDE: usize = 8;

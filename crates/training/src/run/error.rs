@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use network::mask::MaskReadError;
+use recipes::checkpoint::CheckpointError;
+use recipes::data::DataError;
+use recipes::log::LogError;
+use recipes::recipe::NetworkSectionError;
 
 use crate::assemble::AssembleError;
-use crate::checkpoint::CheckpointError;
-use crate::data::DataError;
 use crate::learn::LearnError;
-use crate::log::LogError;
-use crate::recipe::NetworkSectionError;
 
 /// A run that cannot begin or go on.
 #[derive(Debug, thiserror::Error)]

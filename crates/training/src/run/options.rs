@@ -1,13 +1,14 @@
 //! From the words of a recipe to those of the trainer.
 
+use recipes::recipe::{
+    self, DecayScope, Distillation, OptimizerChoice, Precision, ReadingOfWeight, Recipe, TrainingSection,
+};
+use recipes::schedule::{LearningRate, Ramp};
+
 use crate::assemble::Precision as ComputePrecision;
 use crate::augment;
 use crate::distill::{self, Losses};
 use crate::learn::{GraphUse, LearnOptions, Optimizer, StepRates};
-use crate::recipe::{
-    self, DecayScope, Distillation, OptimizerChoice, Precision, ReadingOfWeight, Recipe, TrainingSection,
-};
-use crate::schedule::{LearningRate, Ramp};
 
 /// What changes from step to step.
 #[derive(Clone)]

@@ -4,14 +4,14 @@ use std::path::Path;
 
 use network::mask::ActivationMask;
 use network::spec::NetworkSpec;
+use recipes::checkpoint::{self, Arrays, Checkpoint, Part, State};
+use recipes::data::{self, DataPair, Dataset, HELD_OUT_SEED, held_out_split};
+use recipes::recipe::{MaskSection, Precision, Recipe, TrainOn};
 
 use super::options::{learn_options, precision};
 use super::{LEARNING, RunError, RunOptions};
 use crate::assemble::{AssembleOptions, TrainableNetwork};
-use crate::checkpoint::{self, Arrays, Checkpoint, Part, State};
-use crate::data::{self, DataPair, Dataset, HELD_OUT_SEED, held_out_split};
 use crate::learn::{DeviceImages, ImageSet, Learner};
-use crate::recipe::{MaskSection, Precision, Recipe, TrainOn};
 use crate::tensor::Device;
 
 /// The checkpoint to go on after; nothing for a new run.

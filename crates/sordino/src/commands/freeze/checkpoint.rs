@@ -13,10 +13,10 @@ use network::mask::ActivationMask;
 use network::reference;
 use network::spec::NetworkSpec;
 use network::weights::FloatWeights;
+use recipes::checkpoint::{Checkpoint, Part};
+use recipes::data::{self, Dataset};
+use recipes::random::Stream;
 use serde::Serialize;
-use training::checkpoint::{Checkpoint, Part};
-use training::data::{self, Dataset};
-use training::random::Stream;
 
 use super::{Arguments, Report};
 use crate::commands::model::{Calibration, Origin};
@@ -255,7 +255,7 @@ impl Counts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use training::data::{SyntheticSize, synthetic};
+    use recipes::data::{SyntheticSize, synthetic};
 
     #[test]
     fn calibration_images_are_the_same_each_time() {

@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use training::data::{DataKind, survey};
-use training::optimize::snl::{PenaltySchedule, ScoreGranularity};
-use training::optimize::{OptimizeSection, ReluBudget};
-use training::recipe::{Augmentation, NetworkSection, Precision, Recipe, ScheduleKind, TeacherSection};
+use recipes::data::{DataKind, survey};
+use recipes::method::{OptimizeSection, PenaltySchedule, ReluBudget, ScoreGranularity};
+use recipes::recipe::{Augmentation, NetworkSection, Precision, Recipe, ScheduleKind, TeacherSection};
 
 use super::{CommonArguments, Method};
 
@@ -131,8 +130,7 @@ fn set_epochs(recipe: &mut Recipe, epochs: u32) {
         let moved = |milestone: &mut u32| *milestone = (f64::from(*milestone) * part).round() as u32;
         training.schedule.milestones.iter_mut().for_each(moved);
     }
-    if let Some(training::recipe::Distillation::Dkd { warm_up_epochs, .. }) = &mut training.loss.distillation
-    {
+    if let Some(recipes::recipe::Distillation::Dkd { warm_up_epochs, .. }) = &mut training.loss.distillation {
         *warm_up_epochs *= part;
     }
 }

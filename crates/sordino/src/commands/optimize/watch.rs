@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use training::log::{Epoch, Start};
-use training::optimize::ResultRecord;
-use training::optimize::run::OptimizeWatch;
-use training::optimize::snl::SearchEpoch;
+use recipes::log::{Epoch, Start};
+use results::ResultRecord;
+use training::optimize::OptimizeWatch;
+use training::optimize::SearchEpoch;
 use training::run::Watch;
 
 use crate::commands::train::watch;

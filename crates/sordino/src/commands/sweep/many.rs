@@ -8,8 +8,9 @@ use std::thread;
 
 use anyhow::Context;
 use network::text::with_causes;
-use training::optimize::run::{OptimizeOptions, optimize};
-use training::optimize::{ParetoFront, ResultRecord, SweepRun};
+use recipes::method::SweepRun;
+use results::{ParetoFront, ResultRecord};
+use training::optimize::{OptimizeOptions, optimize};
 
 use crate::commands::optimize::watch::Terminal;
 

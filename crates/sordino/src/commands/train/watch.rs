@@ -4,7 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Instant;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use training::log::{Epoch, Start};
+use recipes::log::{Epoch, Start};
 use training::run::Watch;
 
 use crate::report::grouped;

@@ -4,18 +4,17 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use network::spec::NetworkSpec;
+use recipes::array::{Array, ArrayKind};
+use recipes::checkpoint::{Checkpoint, Part, State};
+use recipes::method::{KeepScores, Penalty, ScoreGranularity, Settled, SnlSection, THRESHOLD};
 use serde::{Deserialize, Serialize};
 
 use super::count::{Counter, next_look};
-use super::{KeepScores, Penalty, ScoreGranularity, Settled, THRESHOLD};
-use crate::array::{Array, ArrayKind};
 use crate::assemble::{Granularity, TrainableNetwork};
-use crate::checkpoint::{Checkpoint, Part, State};
 use crate::distill::{Distillation, Losses};
 use crate::learn::{DeviceImages, LearnOptions, Learner, Optimizer, StepRates, evaluate};
-use crate::optimize::SnlSection;
-use crate::optimize::run::OptimizeRunError;
-use crate::optimize::run::identity::comparable;
+use crate::optimize::OptimizeRunError;
+use crate::optimize::identity::comparable;
 use crate::tensor::to_floats;
 
 /// Images of one step of a trial.
@@ -127,7 +126,7 @@ impl Search<'_> {
 
     /// The last checkpoint of an interrupted search, if there is one.
     fn earlier(&self, state: &State) -> Result<Option<(Checkpoint, Penalty)>, OptimizeRunError> {
-        if crate::checkpoint::find(self.folder).is_err() {
+        if recipes::checkpoint::find(self.folder).is_err() {
             return Ok(None);
         }
         let mut earlier = Checkpoint::load(self.folder, Part::All)?;

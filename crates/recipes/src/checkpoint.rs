@@ -31,7 +31,7 @@ use crate::data::Normalization;
 use crate::recipe::Recipe;
 
 pub use error::CheckpointError;
-pub use store::{find, remove_leftovers};
+pub use store::find;
 
 /// Arrays by name.
 pub type Arrays = BTreeMap<String, Array>;

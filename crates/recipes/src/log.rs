@@ -1,10 +1,12 @@
 //! What happened in a run, one JSON object per line of `log.jsonl`.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use crate::file::{FileError, read_text, write_whole};
 
 /// The name of the file in a run's folder.
 pub const FILE: &str = "log.jsonl";
@@ -95,28 +97,9 @@ pub struct End {
 /// A log that cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// It could not be written.
-    #[error("cannot write {}", path.display())]
-    Unwritable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// It could not be read.
-    #[error("cannot read {}; expected the folder of a run or a log, such as OUT/trained of an optimization", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// It is too long.
-    #[error("{} has more than {MAX_FILE_BYTES} bytes, too many for a log", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-    },
+    /// A file that could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A line is no event.
     #[error("{}, line {line}: {reason}", path.display())]
     Line {
@@ -142,15 +125,13 @@ impl Log {
     /// When it cannot be read or written.
     pub fn open(run: &Path, done: u32) -> Result<Self, LogError> {
         let path = run.join(FILE);
-        let unwritable = |source| LogError::Unwritable { path: path.clone(), source };
         let kept: Vec<Event> = match path.is_file() && done > 0 {
             true => read(&path)?.into_iter().filter(|event| happened_by(event, done)).collect(),
             false => Vec::new(),
         };
         let text: String = kept.iter().map(line).collect();
-        let hidden = run.join(".log.jsonl.writing");
-        fs::write(&hidden, text).and_then(|()| fs::rename(&hidden, &path)).map_err(unwritable)?;
-        let file = File::options().append(true).open(&path).map_err(unwritable)?;
+        write_whole(&path, text)?;
+        let file = File::options().append(true).open(&path).map_err(FileError::on("write", &path))?;
         Ok(Self { path, file })
     }
 
@@ -160,7 +141,7 @@ impl Log {
     /// When the disk is full.
     pub fn add(&mut self, event: &Event) -> Result<(), LogError> {
         let written = self.file.write_all(line(event).as_bytes());
-        written.map_err(|source| LogError::Unwritable { path: self.path.clone(), source })
+        Ok(written.map_err(FileError::on("write", &self.path))?)
     }
 }
 
@@ -184,11 +165,8 @@ fn line(event: &Event) -> String {
 /// When there is none, or a line is no event.
 pub fn read(path: &Path) -> Result<Vec<Event>, LogError> {
     let path = if path.is_dir() { path.join(FILE) } else { path.to_owned() };
-    let unreadable = |source| LogError::Unreadable { path: path.clone(), source };
-    if fs::metadata(&path).map_err(unreadable)?.len() > MAX_FILE_BYTES {
-        return Err(LogError::TooLarge { path });
-    }
-    let text = fs::read_to_string(&path).map_err(unreadable)?;
+    let advice = "; expected the folder of a run or a log, such as OUT/trained of an optimization";
+    let text = read_text(&path, MAX_FILE_BYTES).map_err(|error| error.advise(advice))?;
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let parse = |(index, line): (usize, &str)| {
         serde_json::from_str(line).map_err(|error| LogError::Line {
@@ -203,7 +181,6 @@ pub fn read(path: &Path) -> Result<Vec<Event>, LogError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
 
     fn epoch(number: u32) -> Event {
         Event::Epoch(Epoch {
@@ -219,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_resumed_run_forgets_the_epochs_that_it_repeats() {
-        let scratch = Scratch::new("log");
+        let scratch = tempfile::tempdir().unwrap();
         let mut log = Log::open(scratch.path(), 0).unwrap();
         (1..=3).for_each(|number| log.add(&epoch(number)).unwrap());
         let mut log = Log::open(scratch.path(), 2).unwrap();
@@ -231,11 +208,11 @@ mod tests {
 
     #[test]
     fn half_a_last_line_is_left_out_and_other_damage_is_named() {
-        let scratch = Scratch::new("log-half");
+        let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join(FILE);
-        fs::write(&path, format!("{}{{\"event\":\"ep", line(&epoch(1)))).unwrap();
+        std::fs::write(&path, format!("{}{{\"event\":\"ep", line(&epoch(1)))).unwrap();
         assert_eq!(read(&path).unwrap(), [epoch(1)]);
-        fs::write(&path, "nonsense\n").unwrap();
+        std::fs::write(&path, "nonsense\n").unwrap();
         assert!(read(&path).unwrap_err().to_string().contains("line 1: "));
         assert!(
             read(Path::new("/nowhere")).unwrap_err().to_string().contains("expected the folder of a run")

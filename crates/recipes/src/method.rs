@@ -34,10 +34,10 @@ use crate::recipe::NetworkSectionError;
 
 pub use budget::{BudgetError, ReluBudget};
 pub use penalty::{Penalty, PenaltySchedule};
-pub use planned::Plan;
+pub use planned::PlannedNetwork;
 pub use preview::{Preview, preview};
 pub use section::{DeepReduceSection, DeepReshapeSection, OptimizeSection, SnlSection};
-pub use settle::{KeepScores, MAX_MOVED, ScoreGranularity, SettleError, Settled, THRESHOLD};
+pub use settle::{Granularity, KeepScores, MAX_MOVED, SettleError, Settled, THRESHOLD};
 pub use sweep::{Sweep, SweepError, SweepRun};
 
 /// Why a network cannot be optimized so.

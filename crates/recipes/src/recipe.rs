@@ -26,18 +26,17 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::data::{DataKind, DataRequest, SyntheticSize};
+use crate::file::{FileError, read_text};
 use crate::method::OptimizeSection;
 
 pub use error::RecipeError;
-pub use network_section::{
-    NetworkSection, NetworkSectionError, ReuseGroups, ReuseOver, StemChoice, ThinDrops,
-};
+pub use network_section::{NetworkSection, NetworkSectionError};
 pub use training_section::{
     Augmentation, AuxiliaryHead, DecayScope, Distillation, Loss, OptimizerChoice, Precision, ReadingOfWeight,
     Schedule, ScheduleKind, TrainingSection, UpdateEvery,
 };
 
-/// The longest recipe; a device never ends.
+/// The longest recipe.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// All that one result needs.
@@ -156,14 +155,8 @@ impl Recipe {
     /// # Errors
     /// As for [`Self::from_toml`], and when the file cannot be read.
     pub fn from_file(path: &Path) -> Result<Self, RecipeError> {
-        use std::io::Read;
-        let unreadable = |source| RecipeError::Unreadable { path: path.into(), source };
-        let mut text = String::new();
-        let file = std::fs::File::open(path).map_err(unreadable)?;
-        file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
-        if text.len() as u64 > MAX_FILE_BYTES {
-            return Err(RecipeError::TooLarge { path: path.into(), limit: MAX_FILE_BYTES });
-        }
+        let text = read_text(path, MAX_FILE_BYTES)
+            .map_err(|error| FileError { action: "read the recipe", ..error })?;
         Self::from_toml(&text)
             .map_err(|source| RecipeError::InFile { path: path.into(), source: Box::new(source) })
     }

@@ -3,6 +3,8 @@
 //! The papers' schedules: step decay (DeepReDuce 4, SNL 4), cosine (DeepReShape 5, Sphynx appendix B), cosine after a
 //! linear warm-up (usual for large batches).
 
+use crate::recipe::UpdateEvery;
+
 /// How the learning rate falls after its warm-up.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Decay {
@@ -27,16 +29,6 @@ pub enum Decay {
     },
 }
 
-/// How often the rate changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Update {
-    /// With every batch.
-    #[default]
-    EveryStep,
-    /// At the beginning of an epoch, as the papers' code does.
-    EveryEpoch,
-}
-
 /// The learning rate of every step of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LearningRate {
@@ -47,7 +39,7 @@ pub struct LearningRate {
     /// How it falls afterwards.
     pub decay: Decay,
     /// How often it changes.
-    pub update: Update,
+    pub update: UpdateEvery,
     /// Epochs of the whole run.
     pub epochs: u32,
     /// Batches of an epoch.
@@ -64,8 +56,8 @@ impl LearningRate {
             return self.peak * ((step + 1) as f64 / (self.warm_up_epochs * steps as f64)).min(1.0);
         }
         let epoch = match self.update {
-            Update::EveryStep => epoch,
-            Update::EveryEpoch => epoch.floor(),
+            UpdateEvery::Step => epoch,
+            UpdateEvery::Epoch => epoch.floor(),
         };
         let span = f64::from(self.epochs) - self.warm_up_epochs;
         let progress = if span > 0.0 { ((epoch - self.warm_up_epochs) / span).clamp(0.0, 1.0) } else { 1.0 };
@@ -122,7 +114,7 @@ impl Ramp {
 mod tests {
     use super::*;
 
-    fn rate(decay: Decay, warm_up_epochs: f64, update: Update, epochs: u32) -> LearningRate {
+    fn rate(decay: Decay, warm_up_epochs: f64, update: UpdateEvery, epochs: u32) -> LearningRate {
         LearningRate { peak: 0.1, warm_up_epochs, decay, update, epochs, steps_per_epoch: 10 }
     }
 
@@ -134,7 +126,7 @@ mod tests {
     #[test]
     fn deepreduce_divides_by_ten_every_thirty_epochs() {
         let decay = Decay::Step { milestones: vec![30, 60, 90], factor: 0.1 };
-        let rate = rate(decay, 0.0, Update::EveryEpoch, 120);
+        let rate = rate(decay, 0.0, UpdateEvery::Epoch, 120);
         for (epoch, expected) in
             [(0, 0.1), (29, 0.1), (30, 0.01), (59, 0.01), (60, 0.001), (90, 1e-4), (119, 1e-4)]
         {
@@ -145,7 +137,7 @@ mod tests {
 
     #[test]
     fn snl_divides_by_ten_at_half_and_three_quarters() {
-        let rate = rate(Decay::Step { milestones: vec![80, 120], factor: 0.1 }, 0.0, Update::EveryEpoch, 160);
+        let rate = rate(Decay::Step { milestones: vec![80, 120], factor: 0.1 }, 0.0, UpdateEvery::Epoch, 160);
         for (epoch, expected) in [(79, 0.1), (80, 0.01), (119, 0.01), (120, 0.001), (159, 0.001)] {
             assert_near(rate.at(epoch * 10), expected);
         }
@@ -153,7 +145,7 @@ mod tests {
 
     #[test]
     fn a_cosine_by_epochs_has_the_values_of_its_formula() {
-        let rate = rate(Decay::Cosine { floor: 0.0 }, 0.0, Update::EveryEpoch, 200);
+        let rate = rate(Decay::Cosine { floor: 0.0 }, 0.0, UpdateEvery::Epoch, 200);
         for (epoch, expected) in
             [(0, 0.1), (50, 0.085_355_339_059_327_38), (100, 0.05), (150, 0.014_644_660_940_672_627)]
         {
@@ -165,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_cosine_by_steps_falls_with_every_step_to_its_floor() {
-        let rate = rate(Decay::Cosine { floor: 0.001 }, 0.0, Update::EveryStep, 20);
+        let rate = rate(Decay::Cosine { floor: 0.001 }, 0.0, UpdateEvery::Step, 20);
         let rates: Vec<f64> = (0..=200).map(|step| rate.at(step)).collect();
         assert!(rates.windows(2).all(|pair| pair[1] < pair[0]));
         assert_near(rates[0], 0.1);
@@ -176,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_warm_up_rises_in_a_line_and_moves_from_the_first_step() {
-        let rate = rate(Decay::Linear { floor: 0.0 }, 2.0, Update::EveryStep, 12);
+        let rate = rate(Decay::Linear { floor: 0.0 }, 2.0, UpdateEvery::Step, 12);
         assert_near(rate.at(0), 0.005);
         assert_near(rate.at(19), 0.1);
         assert_near(rate.at(20), 0.1);

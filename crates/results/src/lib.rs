@@ -10,6 +10,7 @@
 //! ```
 
 mod front;
+mod html;
 pub mod pareto;
 mod record;
 mod record_file;
@@ -19,7 +20,3 @@ pub mod reproduce;
 pub use front::ParetoFront;
 pub use record::{FrozenModel, PrivateTiming, ResultRecord, percent};
 pub use record_file::{RECIPE, RECORD, RECORDS, RecordError, RecordFile, RunRecord, collect};
-
-#[cfg(test)]
-#[path = "../../recipes/src/scratch.rs"]
-mod scratch;

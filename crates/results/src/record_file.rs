@@ -9,10 +9,10 @@
 //! recipe.toml         of an optimization; where its records.json is missing it has not ended, and its parts are no results
 //! ```
 
-use std::io::Read;
 use std::path::{Component, Path, PathBuf};
 
 use recipes::checkpoint::{Checkpoint, CheckpointError, Part};
+use recipes::file::{FileError, read_text, write_whole};
 use serde_json::Value;
 
 use crate::ResultRecord;
@@ -23,7 +23,7 @@ pub const RECORDS: &str = "records.json";
 pub const RECORD: &str = "record.json";
 /// The file of the recipe that an optimization's folder belongs to.
 pub const RECIPE: &str = "recipe.toml";
-/// The longest file of records; a device never ends.
+/// The longest file of records.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 /// How deep runs are looked for: a sweep, its runs, their parts.
 const MAX_DEPTH: usize = 3;
@@ -58,28 +58,8 @@ pub fn collect(path: &Path) -> Result<Vec<RunRecord>, RecordError> {
 fn gather(path: &Path, depth: usize, found: &mut Vec<RunRecord>) -> Result<(), RecordError> {
     if let Some(file) = own_file(path) {
         let file = RecordFile::read(&file)?;
-        let folder = file.path.parent().unwrap_or(Path::new("")).to_owned();
-        let located = |mut record: ResultRecord| {
-            let is_run = |path: &Path| recipes::checkpoint::find(path).is_ok();
-            // A run of the same name elsewhere may be somebody else's.
-            let is_its_run = |path: &Path| {
-                is_run(path)
-                    && describe(path).is_ok_and(|other| other.float_accuracy == record.float_accuracy)
-            };
-            let named = Path::new(&record.checkpoint);
-            let checkpoint = beneath(named, &folder, is_run)
-                .or_else(|| Some(named.to_owned()).filter(|it| is_its_run(it)));
-            let mask = record.recipe.mask.as_ref();
-            let mask = mask.and_then(|mask| beneath(&mask.file, &folder, Path::is_file));
-            // What was measured later may stand in the run's own record alone.
-            let own = checkpoint.as_deref().map(|checkpoint| run_of(checkpoint).join(RECORD));
-            if let Some(own) = own.filter(|own| own.is_file() && *own != file.path) {
-                RecordFile::read(&own)?.records.iter().for_each(|own| record.take_measurements(own));
-            }
-            Ok(RunRecord { record, checkpoint, mask })
-        };
-        for record in file.records.clone() {
-            found.push(located(record)?);
+        for record in file.records {
+            found.push(located(record, &file.path)?);
         }
         return Ok(());
     }
@@ -90,13 +70,34 @@ fn gather(path: &Path, depth: usize, found: &mut Vec<RunRecord>) -> Result<(), R
     if depth == 0 || path.join(RECIPE).is_file() {
         return Ok(());
     }
-    let unreadable = |source| RecordError::Unreadable { path: path.into(), source };
+    let unreadable = FileError::on("read", path);
     let mut inside = Vec::new();
     for entry in std::fs::read_dir(path).map_err(unreadable)? {
         inside.push(entry.map_err(unreadable)?.path());
     }
     inside.sort();
     inside.iter().filter(|path| path.is_dir()).try_for_each(|path| gather(path, depth - 1, found))
+}
+
+/// A record of a file, with its run and its mask where they are still to be found.
+fn located(mut record: ResultRecord, file: &Path) -> Result<RunRecord, RecordError> {
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let is_run = |path: &Path| recipes::checkpoint::find(path).is_ok();
+    // A run of the same name elsewhere may be somebody else's.
+    let is_its_run = |path: &Path| {
+        is_run(path) && describe(path).is_ok_and(|other| other.float_accuracy == record.float_accuracy)
+    };
+    let named = Path::new(&record.checkpoint);
+    let elsewhere = || Some(named.to_owned()).filter(|path| is_its_run(path));
+    let checkpoint = beneath(named, folder, is_run).or_else(elsewhere);
+    let mask = record.recipe.mask.as_ref();
+    let mask = mask.and_then(|mask| beneath(&mask.file, folder, Path::is_file));
+    // What was measured later may stand in the run's own record alone.
+    let own = checkpoint.as_deref().map(|checkpoint| run_of(checkpoint).join(RECORD));
+    if let Some(own) = own.filter(|own| own.is_file() && own != file) {
+        RecordFile::read(&own)?.records.iter().for_each(|own| record.take_measurements(own));
+    }
+    Ok(RunRecord { record, checkpoint, mask })
 }
 
 /// The file of records that a path stands for.
@@ -164,13 +165,7 @@ impl RecordFile {
     }
 
     fn read(path: &Path) -> Result<Self, RecordError> {
-        let unreadable = |source| RecordError::Unreadable { path: path.into(), source };
-        let mut text = String::new();
-        let file = std::fs::File::open(path).map_err(unreadable)?;
-        file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
-        if text.len() as u64 > MAX_FILE_BYTES {
-            return Err(RecordError::TooLarge { path: path.into() });
-        }
+        let text = read_text(path, MAX_FILE_BYTES)?;
         let damaged =
             |error: serde_json::Error| RecordError::Damaged { path: path.into(), reason: error.to_string() };
         let (form, records) = match serde_json::from_str::<Value>(&text).map_err(damaged)? {
@@ -215,10 +210,7 @@ impl RecordFile {
             (_, records) => serde_json::to_string_pretty(&records),
         });
         let text = text.expect("records hold only names, numbers, lists and tables");
-        let hidden = self.path.with_extension("json.writing");
-        std::fs::write(&hidden, text)
-            .and_then(|()| std::fs::rename(&hidden, &self.path))
-            .map_err(|source| RecordError::Unwritable { path: self.path.clone(), source })
+        Ok(write_whole(&self.path, text)?)
     }
 
     /// Where it is.
@@ -230,6 +222,9 @@ impl RecordFile {
 /// Records that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
+    /// A file that could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Nothing there.
     #[error("there is nothing at {}; expected the folder of a run or of a sweep, or a records.json", path.display())]
     Missing {
@@ -244,28 +239,6 @@ pub enum RecordError {
     )]
     NoRuns {
         /// The folder.
-        path: PathBuf,
-    },
-    /// It could not be read.
-    #[error("cannot read {}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// It could not be written.
-    #[error("cannot write {}", path.display())]
-    Unwritable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// It is too long.
-    #[error("{} has more than {MAX_FILE_BYTES} bytes, too many for records", path.display())]
-    TooLarge {
-        /// The file.
         path: PathBuf,
     },
     /// It holds no records.
@@ -305,7 +278,6 @@ pub enum RecordError {
 mod tests {
     use super::*;
     use crate::record::tests::{example, timing};
-    use crate::scratch::Scratch;
 
     fn write(path: &Path, value: &Value) {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -318,7 +290,7 @@ mod tests {
 
     #[test]
     fn records_are_found_in_files_runs_and_folders_of_runs() {
-        let scratch = Scratch::new("records-found");
+        let scratch = tempfile::tempdir().unwrap();
         let at = |name: &str| scratch.path().join(name);
         let several = serde_json::json!({ "records": [value("a", 10), value("b", 20)], "criticality": [1] });
         write(&at("sweep/first/records.json"), &several);
@@ -339,7 +311,7 @@ mod tests {
 
     #[test]
     fn what_a_record_names_is_looked_for_beneath_it_alone() {
-        let scratch = Scratch::new("records-beneath");
+        let scratch = tempfile::tempdir().unwrap();
         let at = |name: &str| scratch.path().join(name);
         let mask = "runs/a/settled/mask.sordino-mask";
         std::fs::create_dir_all(at("elsewhere/runs/a/settled")).unwrap();
@@ -360,7 +332,7 @@ mod tests {
 
     #[test]
     fn what_is_no_record_is_refused() {
-        let scratch = Scratch::new("records-refused");
+        let scratch = tempfile::tempdir().unwrap();
         let at = |name: &str| scratch.path().join(name);
         let refusal = |name: &str| collect(&at(name)).unwrap_err().to_string();
         assert!(refusal("nowhere").contains("nothing at"));
@@ -375,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_file_is_amended_and_the_rest_of_it_stays() {
-        let scratch = Scratch::new("records-amended");
+        let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join(RECORDS);
         let several = serde_json::json!({ "records": [value("a", 10), value("b", 20), value("c", 20)], "criticality": [1] });
         write(&path, &several);

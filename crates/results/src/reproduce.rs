@@ -20,8 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use recipes::data::DataKind;
 
-pub use entry::{Entry, Printed, ReproduceError, Row, Run, Search, Teacher, Way};
-pub use predict::{FIXED_STEP_MS, MS_PER_GIGAMAC, TEACHER_SHARE, minutes};
+pub use entry::{Entry, Printed, ReproduceError, Row, RowTraining, SearchChanges, Teacher, Way};
 
 /// One paper.
 #[derive(Clone, Debug, Deserialize)]

@@ -13,13 +13,9 @@
 //! What a run reads and writes is described in the crate `recipes`, what it came to in `results`.
 
 pub mod assemble;
-pub mod augment;
-pub mod distill;
+mod augment;
+mod distill;
 pub mod learn;
 pub mod optimize;
 pub mod run;
 pub mod tensor;
-
-#[cfg(test)]
-#[path = "../../recipes/src/scratch.rs"]
-mod scratch;

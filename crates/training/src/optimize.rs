@@ -22,9 +22,10 @@ use std::path::{Path, PathBuf};
 
 use network::cost::Cost;
 use network::spec::NetworkSpec;
+use recipes::file::{read_text, write_whole};
 use recipes::method::candidates::StageFinding;
-use recipes::method::{OptimizeError, OptimizeSection, Plan, preview};
-use recipes::recipe::{Distillation, ReadingOfWeight, Recipe, Schedule, TeacherSection};
+use recipes::method::{OptimizeError, OptimizeSection, PlannedNetwork, preview};
+use recipes::recipe::{Distillation, Recipe, Schedule, TeacherSection};
 use results::{RECORD, RECORDS, ResultRecord, percent};
 
 use crate::run::{Images, Outcome, RunOptions, Watch, train};
@@ -32,6 +33,9 @@ use crate::tensor::Device;
 
 pub use error::OptimizeRunError;
 pub use snl::{SearchEpoch, SearchFigures};
+
+/// The longest file that an optimization writes for itself.
+const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// Where and how to run.
 #[derive(Clone, Debug)]
@@ -140,8 +144,7 @@ impl Job<'_> {
     fn distilled_recipe(&self, teacher: &Path) -> Recipe {
         let mut recipe = self.bare_recipe();
         recipe.teacher = Some(TeacherSection { checkpoint: teacher.to_owned() });
-        let usual = Distillation::Kd { temperature: 4.0, weight: 0.9, reading: ReadingOfWeight::Soft };
-        recipe.training.loss.distillation.get_or_insert(usual);
+        recipe.training.loss.distillation.get_or_insert(Distillation::soft(4.0, 0.9));
         recipe
     }
 
@@ -161,7 +164,7 @@ impl Job<'_> {
     /// Trains one planned network with a teacher.
     fn train_plan(
         &self,
-        plan: &Plan,
+        plan: &PlannedNetwork,
         teacher: &Path,
         folder: &Path,
         watch: &mut dyn OptimizeWatch,
@@ -219,22 +222,14 @@ impl Job<'_> {
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, OptimizeRunError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|source| OptimizeRunError::File { path: path.into(), source })?;
-    serde_json::from_str(&text)
+    serde_json::from_str(&read_text(path, MAX_FILE_BYTES)?)
         .map_err(|error| OptimizeRunError::Damaged { path: path.into(), reason: error.to_string() })
 }
 
-/// Writes a file under another name first, so that a file of this name is always whole.
 fn write_json<T: serde::Serialize>(path: &Path, value: &T) -> Result<(), OptimizeRunError> {
-    let failed = |source| OptimizeRunError::File { path: path.into(), source };
     let text =
         serde_json::to_string_pretty(value).expect("results hold only names, numbers, lists and tables");
-    let hidden = path.with_extension("json.writing");
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(failed)?;
-    }
-    std::fs::write(&hidden, text).and_then(|()| std::fs::rename(&hidden, path)).map_err(failed)
+    Ok(write_whole(path, text)?)
 }
 
 #[cfg(test)]

@@ -6,29 +6,14 @@ use network::mask::{MaskFileError, MaskReadError};
 use network::spec::SpecFileError;
 use network::weights::WeightsFileError;
 
+use crate::file::FileError;
+
 /// A checkpoint that cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// It could not be written.
-    #[error(
-        "cannot write {}; the last good checkpoint of the run is untouched: free some space or choose another \
-         --out, then go on with --resume",
-        path.display()
-    )]
-    Unwritable {
-        /// The file or folder.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// It could not be read.
-    #[error("cannot read {}", path.display())]
-    Unreadable {
-        /// The file or folder.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    /// A file that could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// There is none.
     #[error("{} holds no checkpoint; expected a run's folder, or a folder with a state.json", path.display())]
     None {

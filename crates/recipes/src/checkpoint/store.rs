@@ -1,10 +1,11 @@
 //! Folders of checkpoints: written under a hidden name, brought to disk, then renamed.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::{CheckpointError, FileEntry, Manifest};
+use crate::file::{FileError, read_bytes};
 
 /// The file that describes a checkpoint.
 pub(super) const MANIFEST: &str = "state.json";
@@ -32,20 +33,17 @@ pub(super) fn write(
 ) -> Result<PathBuf, CheckpointError> {
     let parent = run.join(FOLDER);
     let hidden = parent.join(format!("{WRITING}{epoch:06}"));
-    let unwritable = |path: &Path, source| CheckpointError::Unwritable { path: path.into(), source };
-    fs::create_dir_all(&parent).map_err(|source| unwritable(&parent, source))?;
+    fs::create_dir_all(&parent).map_err(unwritable(&parent))?;
     remove_leftovers(run)?;
-    let written = write_files(&hidden, files, create);
-    if let Err((path, source)) = written {
+    write_files(&hidden, files, create).inspect_err(|_| {
         // Space that a failed attempt took is given back; the error that matters is the first one.
         let _ = fs::remove_dir_all(&hidden);
-        return Err(unwritable(&path, source));
-    }
+    })?;
     let named = parent.join(format!("{PREFIX}{epoch:06}"));
-    name(&hidden, &named).and_then(|()| sync(&parent)).map_err(|source| unwritable(&named, source))?;
-    for (other, path) in list(&parent).map_err(|source| unwritable(&parent, source))? {
+    name(&hidden, &named).and_then(|()| sync(&parent)).map_err(unwritable(&named))?;
+    for (other, path) in list(&parent).map_err(unwritable(&parent))? {
         if other != epoch {
-            remove(&path).map_err(|source| unwritable(&path, source))?;
+            remove(&path).map_err(unwritable(&path))?;
         }
     }
     Ok(named)
@@ -61,21 +59,24 @@ fn name(hidden: &Path, named: &Path) -> io::Result<()> {
     fs::remove_dir_all(hidden)
 }
 
-fn write_files(
-    folder: &Path,
-    files: &[(String, Vec<u8>)],
-    create: &Create,
-) -> Result<(), (PathBuf, io::Error)> {
-    fs::create_dir(folder).map_err(|source| (folder.to_owned(), source))?;
+/// What to say when a checkpoint cannot be written.
+fn unwritable(path: &Path) -> impl Fn(io::Error) -> FileError + Copy {
+    let advice = "; the last good checkpoint of the run is untouched: free some space or choose another --out, then \
+                  go on with --resume";
+    move |source| FileError::on("write", path)(source).advise(advice)
+}
+
+fn write_files(folder: &Path, files: &[(String, Vec<u8>)], create: &Create) -> Result<(), FileError> {
+    fs::create_dir(folder).map_err(unwritable(folder))?;
     for (name, bytes) in files {
         let path = folder.join(name);
         let written = create(&path).and_then(|mut file| {
             file.write_all(bytes)?;
             file.sync_all()
         });
-        written.map_err(|source| (path, source))?;
+        written.map_err(unwritable(&path))?;
     }
-    sync(folder).map_err(|source| (folder.to_owned(), source))
+    sync(folder).map_err(unwritable(folder))
 }
 
 /// Brings a folder's entries to disk.
@@ -93,12 +94,9 @@ fn remove(folder: &Path) -> io::Result<()> {
 }
 
 /// Removes what an interrupted write or removal left behind.
-///
-/// # Errors
-/// When it cannot be removed.
-pub fn remove_leftovers(run: &Path) -> Result<(), CheckpointError> {
+fn remove_leftovers(run: &Path) -> Result<(), CheckpointError> {
     let parent = run.join(FOLDER);
-    let failed = |source| CheckpointError::Unwritable { path: parent.clone(), source };
+    let failed = unwritable(&parent);
     if !parent.is_dir() {
         return Ok(());
     }
@@ -160,7 +158,7 @@ fn runs_in(path: &Path) -> Vec<String> {
 /// Reads the description of a checkpoint.
 pub(super) fn read_manifest(folder: &Path) -> Result<Manifest, CheckpointError> {
     let path = folder.join(MANIFEST);
-    let bytes = read_at_most(&path, MAX_MANIFEST_BYTES)?;
+    let bytes = read_bytes(&path, MAX_MANIFEST_BYTES)?;
     let damaged = |reason| CheckpointError::Damaged { path: path.clone(), reason };
     let manifest: Manifest = serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
     let (normalization, channels) = (&manifest.state.normalization, manifest.state.input.channels);
@@ -179,21 +177,13 @@ pub(super) fn read_checked(folder: &Path, entry: &FileEntry) -> Result<Vec<u8>, 
     if entry.name.contains(['/', '\\']) || entry.name.starts_with('.') {
         return damaged("its name leads out of the checkpoint".to_owned());
     }
-    let bytes = read_at_most(&path, entry.bytes)?;
+    // One byte more would show that it is longer.
+    let bytes = read_bytes(&path, entry.bytes.saturating_add(1))?;
     if bytes.len() as u64 != entry.bytes {
         return damaged(format!("it has {} bytes instead of {}", bytes.len(), entry.bytes));
     }
     if blake3::hash(&bytes).to_hex().as_str() != entry.digest {
         return damaged("its digest is another one".to_owned());
     }
-    Ok(bytes)
-}
-
-/// Reads a file, and no more than one byte beyond what it may have.
-fn read_at_most(path: &Path, limit: u64) -> Result<Vec<u8>, CheckpointError> {
-    let mut bytes = Vec::new();
-    let unreadable = |source| CheckpointError::Unreadable { path: path.into(), source };
-    let file = File::open(path).map_err(unreadable)?;
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     Ok(bytes)
 }

@@ -1,6 +1,5 @@
 use super::*;
 use crate::data::{SyntheticSize, synthetic};
-use crate::scratch::Scratch;
 
 const RECIPE: &str =
     "[data]\nset = \"synthetic\"\n[network]\nname = \"resnet10:m=2\"\n[training]\nepochs = 3\nbatch = 8\n";
@@ -37,7 +36,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn what_was_written_is_read_back() {
-    let scratch = Scratch::new("checkpoint");
+    let scratch = tempfile::tempdir().unwrap();
     for shard_bytes in [1 << 20, 4096, 300] {
         let checkpoint = example(2);
         let folder = checkpoint.save(scratch.path(), shard_bytes).unwrap();
@@ -57,7 +56,7 @@ fn what_was_written_is_read_back() {
 
 #[test]
 fn only_the_last_checkpoint_stays() {
-    let scratch = Scratch::new("checkpoint-last");
+    let scratch = tempfile::tempdir().unwrap();
     example(1).save(scratch.path(), 4096).unwrap();
     let leftover = scratch.path().join("checkpoints/.writing-000009");
     std::fs::create_dir(&leftover).unwrap();
@@ -69,7 +68,7 @@ fn only_the_last_checkpoint_stays() {
 
 #[test]
 fn a_checkpoint_of_the_same_epoch_is_replaced() {
-    let scratch = Scratch::new("checkpoint-same");
+    let scratch = tempfile::tempdir().unwrap();
     example(1).save(scratch.path(), 4096).unwrap();
     let other = Checkpoint { optimizer: Arrays::new(), ..example(1) };
     other.save(scratch.path(), 4096).unwrap();
@@ -79,7 +78,7 @@ fn a_checkpoint_of_the_same_epoch_is_replaced() {
 
 #[test]
 fn a_full_disk_leaves_the_last_good_checkpoint() {
-    let scratch = Scratch::new("checkpoint-full");
+    let scratch = tempfile::tempdir().unwrap();
     example(1).save(scratch.path(), 4096).unwrap();
     let full = |path: &Path| match path.to_string_lossy().contains("optimizer") {
         true => std::fs::File::options().write(true).open("/dev/full"),
@@ -93,7 +92,7 @@ fn a_full_disk_leaves_the_last_good_checkpoint() {
 
 #[test]
 fn damage_is_found() {
-    let scratch = Scratch::new("checkpoint-damage");
+    let scratch = tempfile::tempdir().unwrap();
     let folder = example(1).save(scratch.path(), 1 << 20).unwrap();
     let path = folder.join("weights.safetensors");
     let good = std::fs::read(&path).unwrap();
@@ -117,7 +116,7 @@ fn damage_is_found() {
 
 #[test]
 fn figures_come_back_to_the_last_bit() {
-    let scratch = Scratch::new("checkpoint-figures");
+    let scratch = tempfile::tempdir().unwrap();
     let mut checkpoint = example(1);
     let figures = (1..2000).map(|index| (format!("{index}"), (f64::from(index) * 0.7).sin().exp() / 3.0));
     checkpoint.state.accuracy = figures.collect();
@@ -127,7 +126,7 @@ fn figures_come_back_to_the_last_bit() {
 
 #[test]
 fn a_normalization_that_makes_no_numbers_is_refused() {
-    let scratch = Scratch::new("checkpoint-normalization");
+    let scratch = tempfile::tempdir().unwrap();
     let folder = example(1).save(scratch.path(), 4096).unwrap();
     let path = folder.join("state.json");
     let good: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -150,7 +149,7 @@ fn a_normalization_that_makes_no_numbers_is_refused() {
 
 #[test]
 fn a_recipe_that_no_file_could_hold_is_refused() {
-    let scratch = Scratch::new("checkpoint-recipe");
+    let scratch = tempfile::tempdir().unwrap();
     let folder = example(1).save(scratch.path(), 4096).unwrap();
     let path = folder.join("state.json");
     let mut bad: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -162,14 +161,14 @@ fn a_recipe_that_no_file_could_hold_is_refused() {
 
 #[test]
 fn an_empty_place_says_what_is_expected() {
-    let scratch = Scratch::new("checkpoint-none");
+    let scratch = tempfile::tempdir().unwrap();
     let error = Checkpoint::load(scratch.path(), Part::All).unwrap_err();
     assert!(error.to_string().contains("holds no checkpoint; expected a run's folder"), "{error}");
 }
 
 #[test]
 fn a_folder_of_runs_names_them() {
-    let scratch = Scratch::new("checkpoint-of-runs");
+    let scratch = tempfile::tempdir().unwrap();
     example(1).save(&scratch.path().join("trained"), 1 << 20).unwrap();
     example(1).save(&scratch.path().join("teacher"), 1 << 20).unwrap();
     let error = find(scratch.path()).unwrap_err().to_string();

@@ -143,11 +143,10 @@ fn unevenness(name: &str, set: &Dataset) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
 
     #[test]
     fn an_empty_folder_is_told_where_releases_come_from() {
-        let scratch = Scratch::new("survey");
+        let scratch = tempfile::tempdir().unwrap();
         let survey = survey(scratch.path(), None);
         assert!(!survey.is_usable());
         let text = format!("{:?}", survey.findings);
@@ -157,7 +156,7 @@ mod tests {
 
     #[test]
     fn half_a_release_is_recognized_and_refused() {
-        let scratch = Scratch::new("survey-half");
+        let scratch = tempfile::tempdir().unwrap();
         let record = [vec![0, 5], vec![0; 3072]].concat();
         std::fs::write(scratch.path().join("train.bin"), &record).unwrap();
         std::fs::write(scratch.path().join("test.bin"), &record).unwrap();
@@ -169,7 +168,7 @@ mod tests {
 
     #[test]
     fn class_folders_are_counted() {
-        let scratch = Scratch::new("survey-folders");
+        let scratch = tempfile::tempdir().unwrap();
         for (class, count) in [("a", 20), ("b", 10)] {
             std::fs::create_dir_all(scratch.path().join(class)).unwrap();
             for number in 0..count {

@@ -7,11 +7,12 @@ use std::path::{Path, PathBuf};
 
 use super::pickle::{self, Value};
 use super::{DataError, DataKind, DataPair, Dataset, color_set};
+use crate::file::read_bytes;
 
 /// Rows and columns of an image.
 pub(super) const SIDE: usize = 32;
 const PIXELS: usize = 3 * SIDE * SIDE;
-/// No file of the releases is longer; a device never ends.
+/// No file of the releases is longer.
 const MAX_FILE_BYTES: u64 = 200_000_000;
 
 /// Where the parts of a release lie.
@@ -120,17 +121,8 @@ pub(super) fn open(kind: DataKind, directory: &Path) -> Result<DataPair, DataErr
     Ok(DataPair { training, test })
 }
 
-fn read_file(path: &Path) -> Result<Vec<u8>, DataError> {
-    let unreadable = |source| DataError::Unreadable { path: path.into(), source };
-    let length = std::fs::metadata(path).map_err(unreadable)?.len();
-    if length > MAX_FILE_BYTES {
-        return Err(DataError::TooMany { what: "a file length", value: length, limit: MAX_FILE_BYTES });
-    }
-    std::fs::read(path).map_err(unreadable)
-}
-
 fn read_part(set: &mut Dataset, path: &Path, form: Form) -> Result<(), DataError> {
-    let bytes = read_file(path)?;
+    let bytes = read_bytes(path, MAX_FILE_BYTES)?;
     match form {
         Form::Binary { labels } => read_binary(set, path, &bytes, labels),
         Form::Python { labels } => read_python(set, path, &bytes, labels),
@@ -190,7 +182,7 @@ fn class_names(kind: DataKind, path: &Path, form: Form) -> Result<Vec<String>, D
     if !path.is_file() {
         return Ok((0..count).map(|class| format!("class {class}")).collect());
     }
-    let bytes = read_file(path)?;
+    let bytes = read_bytes(path, MAX_FILE_BYTES)?;
     let names = match form {
         Form::Binary { .. } => {
             let text = String::from_utf8_lossy(&bytes).into_owned();
@@ -224,7 +216,6 @@ mod tests {
     use super::*;
     use crate::data::pickle::tests::batch;
     use crate::data::{DataRequest, open};
-    use crate::scratch::Scratch;
 
     fn pixels(first: u8) -> Vec<u8> {
         (0..PIXELS).map(|index| first.wrapping_add(index as u8)).collect()
@@ -232,7 +223,7 @@ mod tests {
 
     #[test]
     fn the_binary_and_the_python_release_give_the_same_images() {
-        let scratch = Scratch::new("cifar");
+        let scratch = tempfile::tempdir().unwrap();
         let binary = scratch.path().join("one/cifar-100-binary");
         std::fs::create_dir_all(&binary).unwrap();
         let record = |label: u8, first: u8| [vec![0, label], pixels(first)].concat();
@@ -253,7 +244,7 @@ mod tests {
 
     #[test]
     fn damaged_and_missing_files_are_named() {
-        let scratch = Scratch::new("cifar-bad");
+        let scratch = tempfile::tempdir().unwrap();
         let request = DataRequest::new(DataKind::Cifar100);
         let refusal = || open(&request, Some(scratch.path())).unwrap_err().to_string();
         assert!(refusal().contains("cifar-100-binary/test.bin"), "{}", refusal());
@@ -269,7 +260,7 @@ mod tests {
 
     #[test]
     fn cifar_10_is_read_from_five_batches() {
-        let scratch = Scratch::new("cifar10");
+        let scratch = tempfile::tempdir().unwrap();
         for part in 1..=5_u8 {
             let bytes = [vec![part], pixels(part)].concat();
             std::fs::write(scratch.path().join(format!("data_batch_{part}.bin")), bytes).unwrap();

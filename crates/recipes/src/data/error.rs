@@ -3,10 +3,14 @@
 use std::path::PathBuf;
 
 use super::DataKind;
+use crate::file::FileError;
 
 /// A set of images that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum DataError {
+    /// A file that could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// Nobody said where it is.
     #[error("{} is read from a folder; say which with --data DIR (official release: {})", kind.name(), kind.origin())]
     NoDirectory {
@@ -32,14 +36,6 @@ pub enum DataError {
         side: usize,
         /// What it has.
         expected: usize,
-    },
-    /// A file or folder could not be read.
-    #[error("cannot read {}", path.display())]
-    Unreadable {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
     },
     /// A file has another length.
     #[error("{} has {came} bytes, expected {expected}: unpack the release again", path.display())]

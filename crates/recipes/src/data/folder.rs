@@ -16,6 +16,7 @@ use image::{DynamicImage, ImageReader};
 
 use super::split::{HELD_OUT_SEED, held_out_split};
 use super::{DataError, DataKind, DataPair, Dataset, color_set};
+use crate::file::{FileError, read_text};
 
 /// The most bytes of one set; it is held in memory.
 const MAX_SET_BYTES: u64 = 64 << 30;
@@ -102,7 +103,7 @@ fn class_number(count: usize) -> Result<u16, DataError> {
 
 /// What a folder holds, sorted, hidden entries left out.
 fn entries(directory: &Path) -> Result<Vec<PathBuf>, DataError> {
-    let unreadable = |source| DataError::Unreadable { path: directory.into(), source };
+    let unreadable = FileError::on("read", directory);
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(unreadable)? {
         let entry = entry.map_err(unreadable)?;
@@ -150,7 +151,7 @@ fn annotated(directory: &Path, codes: &[String]) -> Result<Vec<Labeled>, DataErr
     let path = directory.join("val_annotations.txt");
     let numbers: BTreeMap<&str, u16> = codes.iter().map(String::as_str).zip(0..).collect();
     let mut files = Vec::new();
-    for (line, text) in read_list(&path)?.lines().enumerate() {
+    for (line, text) in read_text(&path, MAX_LIST_BYTES)?.lines().enumerate() {
         let refuse = |reason: String| DataError::List { path: path.clone(), line: line + 1, reason };
         let mut columns = text.split('\t');
         let (Some(file), Some(code)) = (columns.next(), columns.next()) else {
@@ -172,21 +173,12 @@ fn words(path: &Path) -> Result<BTreeMap<String, String>, DataError> {
         return Ok(BTreeMap::new());
     }
     let first = |names: &str| names.split(',').next().unwrap_or(names).trim().to_owned();
-    let text = read_list(path)?;
+    let text = read_text(path, MAX_LIST_BYTES)?;
     Ok(text
         .lines()
         .filter_map(|line| line.split_once('\t'))
         .map(|(code, names)| (code.to_owned(), first(names)))
         .collect())
-}
-
-fn read_list(path: &Path) -> Result<String, DataError> {
-    let unreadable = |source| DataError::Unreadable { path: path.into(), source };
-    let length = std::fs::metadata(path).map_err(unreadable)?.len();
-    if length > MAX_LIST_BYTES {
-        return Err(DataError::TooMany { what: "a file length", value: length, limit: MAX_LIST_BYTES });
-    }
-    std::fs::read_to_string(path).map_err(unreadable)
 }
 
 /// Decodes files into a set, several at a time.
@@ -225,7 +217,7 @@ fn load(mut set: Dataset, files: &[Labeled]) -> Result<Dataset, DataError> {
 
 /// One image file as three maps of the wanted side.
 fn decode(path: &Path, side: usize, place: &mut [u8]) -> Result<(), DataError> {
-    let unreadable = |source| DataError::Unreadable { path: path.into(), source };
+    let unreadable = FileError::on("read", path);
     let reader = ImageReader::open(path).and_then(ImageReader::with_guessed_format).map_err(unreadable)?;
     let image = reader.decode().map_err(|source| DataError::Image { path: path.into(), source })?;
     let image = fit(image, side as u32).into_rgb8();
@@ -253,7 +245,6 @@ fn fit(image: DynamicImage, side: u32) -> DynamicImage {
 mod tests {
     use super::*;
     use crate::data::{DataRequest, open};
-    use crate::scratch::Scratch;
 
     fn paint(path: &Path, width: u32, height: u32, color: [u8; 3]) {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -262,7 +253,7 @@ mod tests {
 
     #[test]
     fn class_folders_become_classes_and_images_are_resized() {
-        let scratch = Scratch::new("folders");
+        let scratch = tempfile::tempdir().unwrap();
         let at = |path: &str| scratch.path().join(path);
         paint(&at("train/cat/a.png"), 8, 8, [10, 20, 30]);
         paint(&at("train/dog/b.jpg"), 16, 9, [200, 100, 50]);
@@ -279,7 +270,7 @@ mod tests {
 
     #[test]
     fn class_folders_alone_give_a_tenth_of_each_class_to_the_test() {
-        let scratch = Scratch::new("alone");
+        let scratch = tempfile::tempdir().unwrap();
         for class in ["a", "b"] {
             for number in 0..10 {
                 paint(&scratch.path().join(format!("{class}/{number}.png")), 2, 2, [number, 0, 0]);
@@ -292,7 +283,7 @@ mod tests {
 
     #[test]
     fn tiny_imagenet_takes_the_classes_of_its_annotations() {
-        let scratch = Scratch::new("tiny");
+        let scratch = tempfile::tempdir().unwrap();
         let root = scratch.path().join("tiny-imagenet-200");
         paint(&root.join("train/n01/images/n01_0.JPEG").with_extension("jpeg"), 64, 64, [9; 3]);
         paint(&root.join("train/n02/images/n02_0.jpeg"), 64, 64, [8; 3]);
@@ -310,7 +301,7 @@ mod tests {
 
     #[test]
     fn what_is_no_image_is_named() {
-        let scratch = Scratch::new("noimage");
+        let scratch = tempfile::tempdir().unwrap();
         let request = DataRequest::new(DataKind::Folder);
         let refusal = || open(&request, Some(scratch.path())).unwrap_err().to_string();
         assert!(refusal().contains("holds no images in class folders"), "{}", refusal());

@@ -19,19 +19,19 @@ use network::transform::{Reduction, StemRule};
 use network::walk::{Part, StageIndex};
 use serde::{Deserialize, Serialize};
 
-use super::{BudgetError, OptimizeError, Plan};
+use super::{BudgetError, OptimizeError, PlannedNetwork};
 
 /// One plan per stage: ReLUs in that stage alone, in the order of the stages.
 ///
 /// # Errors
 /// When the network cannot lose the ReLUs of a stage.
-pub fn probes(name: &str, spec: &NetworkSpec) -> Result<Vec<Plan>, OptimizeError> {
+pub fn probes(name: &str, spec: &NetworkSpec) -> Result<Vec<PlannedNetwork>, OptimizeError> {
     let all: BTreeSet<StageIndex> = (1..=spec.stage_count()).map(StageIndex).collect();
     let alone = |stage: &StageIndex| {
         let mut cull = all.clone();
         cull.remove(stage);
         let reduction = Reduction { cull, stem: StemRule::Drop, ..Reduction::default() };
-        Ok(Plan { title: format!("{stage} alone"), ..Plan::new(name, reduction, spec)? })
+        Ok(PlannedNetwork { title: format!("{stage} alone"), ..PlannedNetwork::new(name, reduction, spec)? })
     };
     all.iter().map(alone).collect()
 }
@@ -84,12 +84,12 @@ pub fn order(findings: &[StageFinding]) -> Result<CriticalityOrder, OptimizeErro
 ///
 /// # Errors
 /// When the order is another network's.
-pub fn candidates(
+pub fn pipeline(
     name: &str,
     spec: &NetworkSpec,
     order: &CriticalityOrder,
     with_single_blocks: bool,
-) -> Result<Vec<Plan>, OptimizeError> {
+) -> Result<Vec<PlannedNetwork>, OptimizeError> {
     let stages = order.most_to_least();
     if stages.len() != spec.stage_count() {
         let (named, network) = (stages.len(), spec.name().to_owned());
@@ -116,7 +116,9 @@ pub fn candidates(
         for (mark, suffix, reduction) in iteration.into_iter().take(count) {
             let names: Vec<_> = kept.iter().map(|stage| format!("{stage}{mark}")).collect();
             let title = names.join("+") + suffix;
-            plans.extend(Plan::new(name, reduction, spec).ok().map(|plan| Plan { title, ..plan }));
+            plans.extend(
+                PlannedNetwork::new(name, reduction, spec).ok().map(|plan| PlannedNetwork { title, ..plan }),
+            );
         }
     }
     Ok(plans)
@@ -126,7 +128,7 @@ pub fn candidates(
 ///
 /// # Errors
 /// When all of them have more.
-pub fn choose(plans: &[Plan], budget: u64) -> Result<&Plan, OptimizeError> {
+pub fn choose(plans: &[PlannedNetwork], budget: u64) -> Result<&PlannedNetwork, OptimizeError> {
     let fitting = plans.iter().rev().filter(|plan| plan.cost.relus <= budget);
     fitting.max_by_key(|plan| plan.cost.relus).ok_or_else(|| {
         let smallest = plans.iter().map(|plan| plan.cost.relus).min().unwrap_or(0);
@@ -174,7 +176,7 @@ mod tests {
                 .into_iter()
                 .filter_map(|candidate| Some((candidate.name, Cost::of(&candidate.spec.ok()?))))
                 .collect();
-            let plans = candidates(network, &spec, &order, true).unwrap();
+            let plans = pipeline(network, &spec, &order, true).unwrap();
             let plans: Vec<_> = plans.into_iter().map(|plan| (plan.title, plan.cost)).collect();
             assert_eq!(plans, listed, "{network}");
         }
@@ -183,16 +185,16 @@ mod tests {
     #[test]
     fn a_network_of_d_stages_has_five_times_d_less_one() {
         let order = CriticalityOrder::parse("3,2,4,1").unwrap();
-        assert_eq!(candidates("resnet18", &resnet18(), &order, false).unwrap().len(), 15);
-        assert_eq!(candidates("resnet18", &resnet18(), &order, true).unwrap().len(), 18);
+        assert_eq!(pipeline("resnet18", &resnet18(), &order, false).unwrap().len(), 15);
+        assert_eq!(pipeline("resnet18", &resnet18(), &order, true).unwrap().len(), 18);
         let other = CriticalityOrder::parse("3,2,1").unwrap();
-        assert!(candidates("resnet18", &resnet18(), &other, false).is_err());
+        assert!(pipeline("resnet18", &resnet18(), &other, false).is_err());
     }
 
     #[test]
     fn the_budget_chooses_the_largest_that_fits() {
         let order = CriticalityOrder::parse("3,2,4,1").unwrap();
-        let plans = candidates("resnet18", &resnet18(), &order, true).unwrap();
+        let plans = pipeline("resnet18", &resnet18(), &order, true).unwrap();
         let chosen = |budget| choose(&plans, budget).map(|plan| (plan.title.clone(), plan.cost.relus));
         assert_eq!(chosen(28_700).unwrap(), ("S2^RT+S3^RT+S4^RT, rho=0.5".to_owned(), 28_672));
         assert_eq!(chosen(28_671).unwrap(), ("S2^RT+S3^RT, rho=0.5".to_owned(), 24_576));

@@ -5,7 +5,7 @@
 //! culled and the others thinned, for small ones (capacity-criticality trade-off, section 3). Algorithm 2 (appendix
 //! G) then cuts channels, and last of all applies ReLU-reuse with factors 4, 8 and 16.
 //!
-//! [`choose`] is the rule from a budget to one network:
+//! `choose` is the rule from a budget to one network:
 //!
 //! ```text
 //! at the largest row of the tables or above    the equalized family, as wide as the budget allows
@@ -22,7 +22,7 @@ use network::transform::{Reduction, Reuse, StemRule};
 use network::walk::{Part, StageIndex};
 use network::zoo;
 
-use super::{BudgetError, OptimizeError, Plan};
+use super::{BudgetError, OptimizeError, PlannedNetwork};
 
 /// The fewest channels of the first stage before ReLU-reuse takes over.
 const MIN_CHANNELS: u64 = 8;
@@ -37,7 +37,7 @@ const MAX_FACTOR: u64 = 12;
 
 /// A classical network whose depths the HybReNets keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Base {
+struct Base {
     depths: Vec<u64>,
     side: usize,
     classes: usize,
@@ -46,10 +46,8 @@ pub struct Base {
 
 impl Base {
     /// The families for the depths of a network and its criticality order.
-    ///
-    /// # Errors
-    /// When the depths cannot be equalized in this order, or the first stage is not the least critical one.
-    pub fn new(spec: &NetworkSpec, order: &CriticalityOrder) -> Result<Self, OptimizeError> {
+    /// Refused when the depths cannot be equalized in this order, or the first stage is not the least critical one.
+    fn new(spec: &NetworkSpec, order: &CriticalityOrder) -> Result<Self, OptimizeError> {
         let draft = spec.draft();
         let depths: Vec<u64> = draft.stages.iter().map(|stage| stage.blocks.len() as u64).collect();
         let impossible =
@@ -93,13 +91,17 @@ impl Base {
     }
 
     /// The equalized network, all stages thinned.
-    fn large(&self, channels: u64) -> Result<Plan, OptimizeError> {
+    fn large(&self, channels: u64) -> Result<PlannedNetwork, OptimizeError> {
         let reduction = Reduction { thin: stages(1..=4), ..Reduction::default() };
-        Plan::new(&self.name(&self.equalized, channels), reduction, &self.build(&self.equalized, channels)?)
+        PlannedNetwork::new(
+            &self.name(&self.equalized, channels),
+            reduction,
+            &self.build(&self.equalized, channels)?,
+        )
     }
 
     /// The network for small budgets: first stage culled, the others thinned.
-    fn small(&self, channels: u64, reuse: Option<usize>) -> Result<Plan, OptimizeError> {
+    fn small(&self, channels: u64, reuse: Option<usize>) -> Result<PlannedNetwork, OptimizeError> {
         let factors = with_low_budget_growth(&self.equalized);
         let reduction = Reduction {
             cull: stages(1..=1),
@@ -107,15 +109,12 @@ impl Base {
             reuse: reuse.map(Reuse::new),
             ..Reduction::default()
         };
-        Plan::new(&self.name(&factors, channels), reduction, &self.build(&factors, channels)?)
+        PlannedNetwork::new(&self.name(&factors, channels), reduction, &self.build(&factors, channels)?)
     }
 }
 
-/// The HybReNet for a budget.
-///
-/// # Errors
-/// When even ReLU-reuse by 16 has more ReLUs.
-pub fn choose(base: &Base, budget: u64) -> Result<Plan, OptimizeError> {
+/// The HybReNet for a budget; refused when even ReLU-reuse by 16 has more ReLUs.
+fn choose(base: &Base, budget: u64) -> Result<PlannedNetwork, OptimizeError> {
     if let Some(row) = published_row(base, budget)? {
         return Ok(row);
     }
@@ -135,7 +134,7 @@ pub fn choose(base: &Base, budget: u64) -> Result<Plan, OptimizeError> {
 }
 
 /// The smallest reuse factor that fits at the papers' width, then as wide as fits.
-fn with_reuse(base: &Base, budget: u64) -> Result<Plan, OptimizeError> {
+fn with_reuse(base: &Base, budget: u64) -> Result<PlannedNetwork, OptimizeError> {
     let mut smallest = u64::MAX;
     for factor in REUSE_FACTORS {
         let narrow = base.small(REUSE_CHANNELS, Some(factor))?;
@@ -194,7 +193,7 @@ const ROWS: &[Row] = &[
 ];
 
 /// The row of a budget written as the tables print it; its count may differ by the rounding of the print.
-fn published_row(base: &Base, budget: u64) -> Result<Option<Plan>, OptimizeError> {
+fn published_row(base: &Base, budget: u64) -> Result<Option<PlannedNetwork>, OptimizeError> {
     let third = match base.depths.as_slice() {
         [2, 2, 2, 2] => 2,
         [3, 4, 6, 3] => 6,
@@ -212,14 +211,11 @@ fn published_row(base: &Base, budget: u64) -> Result<Option<Plan>, OptimizeError
 
 /// Algorithm 2 on any network: cull the least critical stage if it has the most ReLUs, thin the others, halve the
 /// channels, reuse by 4, 8 and 16. Networks that cannot be made so are left out.
-///
-/// # Errors
-/// When the order is another network's.
-pub fn algorithm_2(
+fn algorithm_2(
     name: &str,
     spec: &NetworkSpec,
     order: &CriticalityOrder,
-) -> Result<Vec<Plan>, OptimizeError> {
+) -> Result<Vec<PlannedNetwork>, OptimizeError> {
     let all = order.most_to_least();
     let least = *all.last().expect("an order names at least two stages");
     if all.len() != spec.stage_count() {
@@ -235,7 +231,7 @@ pub fn algorithm_2(
     let reuse = |factor| Reduction { reuse: Some(Reuse::new(factor)), ..thinned.clone() };
     let mut reductions = vec![net, thinned.clone(), Reduction { width: Some(0.5), ..thinned.clone() }];
     reductions.extend(REUSE_FACTORS.map(reuse));
-    let made = reductions.into_iter().filter_map(|reduction| Plan::new(name, reduction, spec).ok());
+    let made = reductions.into_iter().filter_map(|reduction| PlannedNetwork::new(name, reduction, spec).ok());
     Ok(made.collect())
 }
 
@@ -250,7 +246,7 @@ pub fn plan_for(
     order: &CriticalityOrder,
     budget: u64,
     keep_network: bool,
-) -> Result<Plan, OptimizeError> {
+) -> Result<PlannedNetwork, OptimizeError> {
     if !keep_network && let Ok(base) = Base::new(spec, order) {
         return choose(&base, budget);
     }

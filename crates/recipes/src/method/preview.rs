@@ -7,7 +7,7 @@ use network::spec::NetworkSpec;
 use network::transform::Reduction;
 use network::walk::StageIndex;
 
-use super::{OptimizeError, OptimizeSection, Plan, candidates, hybrenet};
+use super::{OptimizeError, OptimizeSection, PlannedNetwork, candidates, hybrenet};
 use crate::checkpoint;
 use crate::recipe::Recipe;
 
@@ -24,9 +24,9 @@ pub enum Preview {
         budget: u64,
     },
     /// DeepReDuce without a given order: these find it; what follows depends on them.
-    Probes(Vec<Plan>),
+    Probes(Vec<PlannedNetwork>),
     /// These networks.
-    Networks(Vec<Plan>),
+    Networks(Vec<PlannedNetwork>),
 }
 
 /// Says what a recipe would train on images of a shape and a number of classes.
@@ -64,7 +64,7 @@ pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview,
                 return Ok(Preview::Probes(candidates::probes(name, &spec)?));
             };
             let order = CriticalityOrder::parse(order)?;
-            let plans = candidates::candidates(name, &spec, &order, deepreduce.single_blocks)?;
+            let plans = candidates::pipeline(name, &spec, &order, deepreduce.single_blocks)?;
             Ok(Preview::Networks(match budget {
                 Some(budget) => vec![candidates::choose(&plans, budget)?.clone()],
                 None => plans,
@@ -92,7 +92,7 @@ fn some_order_meets(
     for first in &stages {
         let others = stages.iter().filter(|stage| *stage != first);
         let order = CriticalityOrder::new(std::iter::once(first).chain(others).copied().collect())?;
-        plans.extend(candidates::candidates(name, spec, &order, single_blocks)?);
+        plans.extend(candidates::pipeline(name, spec, &order, single_blocks)?);
     }
     candidates::choose(&plans, budget).map(|_| ())
 }

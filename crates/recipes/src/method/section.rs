@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{MAX_MOVED, PenaltySchedule, ReluBudget, ScoreGranularity};
+use super::{Granularity, MAX_MOVED, PenaltySchedule, ReluBudget};
 
 /// The method and what it needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ pub struct SnlSection {
     pub start: Option<PathBuf>,
     /// One score per scalar or per channel.
     #[serde(default)]
-    pub granularity: ScoreGranularity,
+    pub granularity: Granularity,
     /// How the penalty moves.
     #[serde(default)]
     pub penalty: PenaltySchedule,
@@ -109,7 +109,7 @@ impl SnlSection {
         Self {
             budget,
             start: None,
-            granularity: ScoreGranularity::default(),
+            granularity: Granularity::default(),
             penalty: PenaltySchedule::default(),
             learning_rate: search_rate(),
             batch: search_batch(),

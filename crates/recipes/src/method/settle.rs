@@ -18,7 +18,7 @@ pub const MAX_MOVED: f64 = 0.02;
 /// What a keep score decides about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ScoreGranularity {
+pub enum Granularity {
     /// One scalar of a ReLU layer.
     #[default]
     Pixel,
@@ -29,7 +29,7 @@ pub enum ScoreGranularity {
 /// The scores of all sites of a network, in the order of its walk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeepScores {
-    granularity: ScoreGranularity,
+    granularity: Granularity,
     sites: Vec<(Shape, Vec<f32>)>,
 }
 
@@ -51,7 +51,7 @@ impl KeepScores {
     /// When there are not as many as the network's sites need.
     pub fn new(
         spec: &NetworkSpec,
-        granularity: ScoreGranularity,
+        granularity: Granularity,
         scores: Vec<Vec<f32>>,
     ) -> Result<Self, MaskMismatch> {
         let sites = spec.walk().sites();
@@ -59,8 +59,8 @@ impl KeepScores {
             return Err(MaskMismatch::Sites { expected: sites.len(), came: scores.len() });
         }
         let length = |shape: Shape| match granularity {
-            ScoreGranularity::Pixel => shape.scalars() as usize,
-            ScoreGranularity::Channel => shape.channels,
+            Granularity::Pixel => shape.scalars() as usize,
+            Granularity::Channel => shape.channels,
         };
         for (site, scores) in sites.iter().zip(&scores) {
             let (expected, came) = (length(site.shape), scores.len());
@@ -74,8 +74,8 @@ impl KeepScores {
     /// ReLUs that one score of a site stands for.
     fn weight(&self, shape: Shape) -> u64 {
         match self.granularity {
-            ScoreGranularity::Pixel => 1,
-            ScoreGranularity::Channel => shape.pixels(),
+            Granularity::Pixel => 1,
+            Granularity::Channel => shape.pixels(),
         }
     }
 
@@ -134,9 +134,7 @@ impl KeepScores {
             |keeps: Vec<bool>| match (keeps.iter().all(|keep| *keep), keeps.iter().any(|keep| *keep)) {
                 (true, _) => SiteMask::KeepAll,
                 (_, false) => SiteMask::DropAll,
-                _ if self.granularity == ScoreGranularity::Channel => {
-                    SiteMask::Channels(Bits::collect(keeps))
-                }
+                _ if self.granularity == Granularity::Channel => SiteMask::Channels(Bits::collect(keeps)),
                 _ => SiteMask::Pixels(Bits::collect(keeps)),
             };
         ActivationMask::new(spec, keeps.into_iter().map(site_mask).collect())
@@ -174,13 +172,13 @@ mod tests {
         zoo::build("resnet18:m=1,depths=1+1+1+1", 8, 10).unwrap()
     }
 
-    fn scores(granularity: ScoreGranularity, value: impl Fn(usize) -> f32) -> KeepScores {
+    fn scores(granularity: Granularity, value: impl Fn(usize) -> f32) -> KeepScores {
         let spec = network();
         let mut next = 0..;
         let mut list = |site: &network::walk::ReluSite| {
             let count = match granularity {
-                ScoreGranularity::Pixel => site.shape.scalars() as usize,
-                ScoreGranularity::Channel => site.shape.channels,
+                Granularity::Pixel => site.shape.scalars() as usize,
+                Granularity::Channel => site.shape.channels,
             };
             next.by_ref().take(count).map(&value).collect::<Vec<f32>>()
         };
@@ -191,24 +189,18 @@ mod tests {
     #[test]
     fn only_scores_above_the_threshold_count() {
         let all = network::mask::ActivationMask::keep_all(&network()).relu_count();
-        assert_eq!(scores(ScoreGranularity::Pixel, |_| 0.5).kept(THRESHOLD), all);
-        assert_eq!(scores(ScoreGranularity::Channel, |_| 0.5).kept(THRESHOLD), all);
-        assert_eq!(scores(ScoreGranularity::Pixel, |_| THRESHOLD).kept(THRESHOLD), 0);
+        assert_eq!(scores(Granularity::Pixel, |_| 0.5).kept(THRESHOLD), all);
+        assert_eq!(scores(Granularity::Channel, |_| 0.5).kept(THRESHOLD), all);
+        assert_eq!(scores(Granularity::Pixel, |_| THRESHOLD).kept(THRESHOLD), 0);
         // Scores may leave the unit interval: below zero they drop, above one they keep.
-        assert_eq!(
-            scores(ScoreGranularity::Pixel, |index| if index < 7 { 1.2 } else { -0.3 }).kept(THRESHOLD),
-            7
-        );
+        assert_eq!(scores(Granularity::Pixel, |index| if index < 7 { 1.2 } else { -0.3 }).kept(THRESHOLD), 7);
     }
 
     #[test]
     fn the_budget_is_hit_exactly_from_both_sides() {
         for kept in [98, 100, 102] {
             let scores =
-                scores(
-                    ScoreGranularity::Pixel,
-                    |index| if index < kept { 1.0 - index as f32 / 1e3 } else { 0.0 },
-                );
+                scores(Granularity::Pixel, |index| if index < kept { 1.0 - index as f32 / 1e3 } else { 0.0 });
             let settled = scores.settle(&network(), 100, MAX_MOVED).unwrap();
             assert_eq!((settled.mask.relu_count(), settled.by_threshold), (100, kept as u64));
             assert_eq!(settled.moved, 100_u64.abs_diff(kept as u64));
@@ -218,7 +210,7 @@ mod tests {
     #[test]
     fn the_lowest_scores_go_first() {
         // The stem's 64 scores are the lowest of those kept.
-        let scores = scores(ScoreGranularity::Pixel, |index| if index < 64 { 0.02 } else { 0.5 });
+        let scores = scores(Granularity::Pixel, |index| if index < 64 { 0.02 } else { 0.5 });
         let all = scores.kept(THRESHOLD);
         let settled = scores.settle(&network(), all - 2, MAX_MOVED).unwrap();
         assert_eq!(settled.mask.relu_count_at(SiteIndex(0)), 62);
@@ -227,14 +219,14 @@ mod tests {
 
     #[test]
     fn more_than_two_percent_is_refused() {
-        let scores = scores(ScoreGranularity::Pixel, |index| if index < 103 { 1.0 } else { 0.0 });
+        let scores = scores(Granularity::Pixel, |index| if index < 103 { 1.0 } else { 0.0 });
         let error = scores.settle(&network(), 100, MAX_MOVED).unwrap_err();
         assert_eq!(error, SettleError::TooFar { kept: 103, budget: 100, allowed: 2 });
     }
 
     #[test]
     fn whole_channels_never_exceed_the_budget() {
-        let scores = scores(ScoreGranularity::Channel, |_| 1.0);
+        let scores = scores(Granularity::Channel, |_| 1.0);
         let all = scores.kept(THRESHOLD);
         let settled = scores.settle(&network(), all - 1, 0.5).unwrap();
         assert!(settled.mask.relu_count() < all);
@@ -244,9 +236,9 @@ mod tests {
     #[test]
     fn scores_of_another_network_are_refused() {
         let spec = network();
-        assert!(KeepScores::new(&spec, ScoreGranularity::Pixel, vec![]).is_err());
+        assert!(KeepScores::new(&spec, Granularity::Pixel, vec![]).is_err());
         let lists = vec![vec![1.0]; spec.walk().sites().len()];
-        assert!(KeepScores::new(&spec, ScoreGranularity::Pixel, lists).is_err());
+        assert!(KeepScores::new(&spec, Granularity::Pixel, lists).is_err());
     }
 
     proptest! {
@@ -254,7 +246,7 @@ mod tests {
 
         #[test]
         fn any_scores_near_the_budget_settle_on_it(values in prop::collection::vec(-0.2..1.2_f32, 1..97)) {
-            let scores = scores(ScoreGranularity::Pixel, |index| values[index % values.len()]);
+            let scores = scores(Granularity::Pixel, |index| values[index % values.len()]);
             let kept = scores.kept(THRESHOLD);
             if kept > 50 {
                 let budget = kept - kept / 64;

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::{OptimizeSection, ReluBudget};
+use crate::file::{FileError, read_text};
 use crate::recipe::{Recipe, RecipeError};
 
 /// The longest file of a sweep.
@@ -68,12 +69,8 @@ impl Sweep {
     /// # Errors
     /// When a file cannot be read or used, a recipe has no method, or there are no runs or too many.
     pub fn runs_of_file(path: &Path) -> Result<Vec<SweepRun>, SweepError> {
-        let unreadable = |source| SweepError::Unreadable { path: path.into(), source };
-        let size = std::fs::metadata(path).map_err(unreadable)?.len();
-        if size > MAX_FILE_BYTES {
-            return Err(SweepError::TooLarge { path: path.into() });
-        }
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let text = read_text(path, MAX_FILE_BYTES)
+            .map_err(|error| error.advise("; expected a sweep or a recipe"))?;
         let is_sweep = toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.contains_key("recipes"));
         let sweep = if is_sweep {
             let syntax =
@@ -194,20 +191,9 @@ fn run(stem: &str, recipe: &Recipe, budget: Option<ReluBudget>, seed: Option<u64
 /// A sweep that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
-    /// It could not be read.
-    #[error("cannot read {}; expected a sweep or a recipe", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// It is too long.
-    #[error("{} has more than {MAX_FILE_BYTES} bytes, too many for a sweep", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-    },
+    /// A file that could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// It is no sweep.
     #[error("{} is no usable sweep: {message}", path.display())]
     Syntax {
@@ -250,14 +236,13 @@ pub enum SweepError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
 
     const RECIPE: &str = "[data]\nset = \"cifar100\"\n[network]\nname = \"resnet18\"\n[training]\nepochs = 3\nbatch = 8\n\
                           [optimize]\nmethod = \"snl\"\nbudget = 5000\n";
 
     #[test]
     fn every_recipe_is_run_for_every_budget_and_seed() {
-        let folder = Scratch::new("sweep");
+        let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.toml"), RECIPE).unwrap();
         let file = folder.path().join("sweep.toml");
         std::fs::write(&file, "recipes = [\"a.toml\"]\nbudgets = [5000, \"5%\"]\nseeds = [1, 2]\n").unwrap();
@@ -275,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_variant_changes_the_lines_it_names_and_no_others() {
-        let folder = Scratch::new("sweep-variants");
+        let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.toml"), RECIPE).unwrap();
         let file = folder.path().join("sweep.toml");
         let text = "recipes = [\"a.toml\"]\n[changes.training]\nepochs = 5\n[variants.as-it-is]\n[variants.small.training]\nbatch = 4\n";
@@ -301,7 +286,7 @@ mod tests {
 
     #[test]
     fn sweeps_that_make_no_sense_are_refused() {
-        let folder = Scratch::new("sweep-refused");
+        let folder = tempfile::tempdir().unwrap();
         let plain = RECIPE.split("[optimize]").next().unwrap();
         std::fs::write(folder.path().join("a.toml"), RECIPE).unwrap();
         std::fs::write(folder.path().join("plain.toml"), plain).unwrap();

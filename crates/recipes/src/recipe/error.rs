@@ -2,28 +2,17 @@
 
 use std::path::PathBuf;
 
+use crate::file::FileError;
+
 /// Keys less alike than this are no typing mistakes of one another.
 const MIN_SIMILARITY: f64 = 0.7;
 
 /// A recipe that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RecipeError {
-    /// It could not be read.
-    #[error("cannot read the recipe {}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// It is too long.
-    #[error("{} has more than {limit} bytes, too many for a recipe", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// What is allowed.
-        limit: u64,
-    },
+    /// A file that could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// What is wrong in a file.
     #[error("{} is no usable recipe", path.display())]
     InFile {

@@ -24,7 +24,7 @@ pub struct NetworkSection {
     pub thin: Vec<usize>,
     /// Which ReLU of a block goes when its stage is thinned.
     #[serde(default)]
-    pub thin_drops: ThinDrops,
+    pub thin_drops: ThinChoice,
     /// Stages cut to their first block.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub single_block: Vec<usize>,
@@ -39,64 +39,40 @@ pub struct NetworkSection {
     pub reuse: Option<usize>,
     /// How ReLU-reuse divides the channels.
     #[serde(default)]
-    pub reuse_groups: ReuseGroups,
+    pub reuse_groups: ReuseLayout,
     /// Which ReLU layers ReLU-reuse replaces.
     #[serde(default)]
-    pub reuse_scope: ReuseOver,
+    pub reuse_scope: ReuseScope,
     /// What becomes of the stem's ReLUs.
     #[serde(default)]
-    pub stem: StemChoice,
-}
-
-/// Which ReLU of a block goes when its stage is thinned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ThinDrops {
-    /// The one after the addition, as in the papers' models.
-    #[default]
-    AfterSum,
-    /// The one between the convolutions.
-    Inner,
-}
-
-/// How ReLU-reuse divides the channels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ReuseGroups {
-    /// Three groups whatever N is.
-    #[default]
-    Three,
-    /// N groups, each on its own.
-    Equal,
-    /// N groups, each fed by the one before.
-    EqualShortcut,
-}
-
-/// Which ReLU layers ReLU-reuse replaces.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ReuseOver {
-    /// The one between the two convolutions of each block.
-    #[default]
-    Block,
-    /// Every one of stem and stages.
-    All,
-}
-
-/// What becomes of the stem's ReLUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum StemChoice {
-    /// They go where any stage is culled or thinned.
-    #[default]
-    DropWithStages,
-    /// They go.
-    Drop,
-    /// They stay.
-    Keep,
+    pub stem: StemRule,
 }
 
 impl NetworkSection {
+    /// A network as it is.
+    pub fn named(name: &str) -> Self {
+        Self::reduced(name, &Reduction::default())
+    }
+
+    /// A network and what is done to it.
+    pub fn reduced(name: &str, reduction: &Reduction) -> Self {
+        let Reduction { width, resolution, single_block, cull, thin, thin_choice, stem, reuse } = reduction;
+        let numbers = |stages: &BTreeSet<StageIndex>| stages.iter().map(|stage| stage.0).collect();
+        Self {
+            name: name.to_owned(),
+            cull: numbers(cull),
+            thin: numbers(thin),
+            thin_drops: *thin_choice,
+            single_block: numbers(single_block),
+            width: *width,
+            resolution: *resolution,
+            reuse: reuse.map(|reuse| reuse.factor),
+            reuse_groups: reuse.map_or_else(ReuseLayout::default, |reuse| reuse.layout),
+            reuse_scope: reuse.map_or_else(ReuseScope::default, |reuse| reuse.scope),
+            stem: *stem,
+        }
+    }
+
     /// What is done to the network.
     pub fn reduction(&self) -> Reduction {
         let stages = |numbers: &[usize]| numbers.iter().copied().map(StageIndex).collect::<BTreeSet<_>>();
@@ -106,30 +82,14 @@ impl NetworkSection {
             single_block: stages(&self.single_block),
             cull: stages(&self.cull),
             thin: stages(&self.thin),
-            thin_choice: match self.thin_drops {
-                ThinDrops::AfterSum => ThinChoice::AfterSum,
-                ThinDrops::Inner => ThinChoice::Inner,
-            },
-            stem: match self.stem {
-                StemChoice::DropWithStages => StemRule::DropWithStages,
-                StemChoice::Drop => StemRule::Drop,
-                StemChoice::Keep => StemRule::Keep,
-            },
-            reuse: self.reuse.map(|factor| self.reuse_with(factor)),
+            thin_choice: self.thin_drops,
+            stem: self.stem,
+            reuse: self.reuse.map(|factor| Reuse {
+                factor,
+                layout: self.reuse_groups,
+                scope: self.reuse_scope,
+            }),
         }
-    }
-
-    fn reuse_with(&self, factor: usize) -> Reuse {
-        let layout = match self.reuse_groups {
-            ReuseGroups::Three => ReuseLayout::ThreeGroups,
-            ReuseGroups::Equal => ReuseLayout::EqualGroups { shortcut: false },
-            ReuseGroups::EqualShortcut => ReuseLayout::EqualGroups { shortcut: true },
-        };
-        let scope = match self.reuse_scope {
-            ReuseOver::Block => ReuseScope::OnePerBlock,
-            ReuseOver::All => ReuseScope::AllLayers,
-        };
-        Reuse { factor, layout, scope }
     }
 
     /// The network for images of a size and a number of classes.

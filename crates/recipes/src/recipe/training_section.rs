@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::RecipeError;
-use crate::schedule::{Decay, LearningRate, Update};
+use crate::schedule::{Decay, LearningRate};
 
 /// How a network learns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -181,7 +181,7 @@ pub enum ScheduleKind {
 pub enum UpdateEvery {
     /// With every batch.
     Step,
-    /// With every epoch.
+    /// At the beginning of an epoch, as the papers' code does.
     Epoch,
 }
 
@@ -194,15 +194,11 @@ impl Schedule {
             ScheduleKind::Step => Decay::Step { milestones: self.milestones.clone(), factor: self.factor },
             ScheduleKind::Constant => Decay::Constant,
         };
-        let update = match self.update {
-            UpdateEvery::Step => Update::EveryStep,
-            UpdateEvery::Epoch => Update::EveryEpoch,
-        };
         LearningRate {
             peak: self.learning_rate,
             warm_up_epochs: self.warm_up_epochs,
             decay,
-            update,
+            update: self.update,
             epochs,
             steps_per_epoch,
         }
@@ -221,8 +217,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Whether a teacher is needed.
-    pub fn needs_teacher(&self) -> bool {
+    pub(super) fn needs_teacher(&self) -> bool {
         self.distillation.is_some()
     }
 }
@@ -264,6 +259,24 @@ pub enum Distillation {
         #[serde(default = "unit")]
         weight: f64,
     },
+}
+
+impl Distillation {
+    /// Hinton's with a weight of the teacher's term; the true classes get the rest.
+    pub const fn soft(temperature: f64, weight: f64) -> Self {
+        Self::Kd { temperature, weight, reading: ReadingOfWeight::Soft }
+    }
+}
+
+impl ReadingOfWeight {
+    /// The weights of the true classes and of the teacher's term.
+    pub fn hard_and_soft(self, weight: f64) -> (f64, f64) {
+        match self {
+            Self::Soft => (1.0 - weight, weight),
+            Self::Hard => (weight, 1.0 - weight),
+            Self::Added => (1.0, weight),
+        }
+    }
 }
 
 /// What the weight of Hinton's distillation weighs; the papers' sentence can be read in three ways.
@@ -313,15 +326,27 @@ pub struct Augmentation {
     pub cutmix: f64,
 }
 
+impl Augmentation {
+    /// Whether images are mixed with one another.
+    pub fn has_mixtures(&self) -> bool {
+        self.mixup > 0.0 || self.cutmix > 0.0
+    }
+}
+
 /// Numbers of the forward and backward pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Precision {
     /// 32 bits.
     #[default]
     F32,
     /// 16 bits with 8 of mantissa, on a GPU; a CPU computes with 32 instead.
     Bf16,
+    /// 64 bits, for checking gradients: neither a recipe nor a flag can name it.
+    #[serde(skip)]
+    #[cfg_attr(feature = "clap", value(skip))]
+    F64,
 }
 
 /// A second classifier that only learns along.

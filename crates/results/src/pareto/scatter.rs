@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::html::escape;
 use crate::report::chart::{number, ticks};
-use crate::report::escape;
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 400.0;

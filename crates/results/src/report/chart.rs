@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use crate::html::escape;
+
 /// How many colors the page has.
 pub(crate) const COLORS: usize = 8;
 const WIDTH: f64 = 900.0;
@@ -13,7 +15,7 @@ const RIGHT: f64 = 8.0;
 
 /// One line.
 pub(super) struct Curve {
-    /// What to call it, safe to show.
+    /// What to call it.
     pub(super) name: String,
     /// Epoch and value.
     pub(super) points: Vec<(f64, f64)>,
@@ -69,7 +71,7 @@ impl Chart {
                 "<polyline class=curve stroke=\"var(--c{})\" points=\"{}\"><title>{}</title></polyline>",
                 index % COLORS,
                 places.join(" "),
-                curve.name
+                escape(&curve.name)
             );
         }
         svg.push_str("</svg>");

@@ -65,7 +65,7 @@ pub struct Row {
     pub budget: Option<u64>,
     /// Other settings of SNL's search.
     #[serde(default)]
-    pub search: Search,
+    pub search: SearchChanges,
     /// All stages, most critical first, for DeepReDuce's pipeline; found by training where absent.
     #[serde(default)]
     pub order: Option<String>,
@@ -80,7 +80,7 @@ pub struct Row {
 /// Settings of SNL's search.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Search {
+pub struct SearchChanges {
     /// The first penalty.
     pub first: Option<f64>,
     /// Adam's rate.
@@ -178,7 +178,7 @@ impl TryFrom<String> for Printed {
 
 /// One training of one row.
 #[derive(Clone, Debug)]
-pub struct Run<'a> {
+pub struct RowTraining<'a> {
     /// Of this row.
     pub row: &'a Row,
     /// In this way.

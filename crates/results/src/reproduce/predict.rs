@@ -12,14 +12,14 @@
 //! images, checkpoints, going on after an interruption. The runs of the README took 0.9 to 1.9 times the prediction.
 
 /// What every step takes, in milliseconds.
-pub const FIXED_STEP_MS: f64 = 1.78;
+const FIXED_STEP_MS: f64 = 1.78;
 /// What a thousand million multiply-adds add for each of 128 images.
-pub const MS_PER_GIGAMAC: f64 = 1.94;
+const MS_PER_GIGAMAC: f64 = 1.94;
 /// What the teacher's forward pass costs of a step of its own.
-pub const TEACHER_SHARE: f64 = 1.0 / 3.0;
+const TEACHER_SHARE: f64 = 1.0 / 3.0;
 
 /// Minutes for so many epochs over so many images.
-pub fn minutes(macs: u64, teacher_macs: Option<u64>, epochs: u32, images: u64, batch: usize) -> f64 {
+pub(super) fn minutes(macs: u64, teacher_macs: Option<u64>, epochs: u32, images: u64, batch: usize) -> f64 {
     let work = macs as f64 + TEACHER_SHARE * teacher_macs.unwrap_or(0) as f64;
     let step = FIXED_STEP_MS + batch as f64 / 128.0 * MS_PER_GIGAMAC * work / 1e9;
     let steps = f64::from(epochs) * (images / batch.max(1) as u64) as f64;

@@ -10,33 +10,28 @@ use recipes::data::DataKind;
 use recipes::method::{
     DeepReduceSection, OptimizeError, OptimizeSection, ReluBudget, SnlSection, candidates,
 };
-use recipes::method::{PenaltySchedule, ScoreGranularity};
-use recipes::recipe::{Distillation, NetworkSection, ReadingOfWeight, Recipe, TeacherSection};
+use recipes::method::{Granularity, PenaltySchedule};
+use recipes::recipe::{Distillation, NetworkSection, Recipe, TeacherSection};
 
 use super::entry::Teacher;
-use super::{Entry, ReproduceError, Row, Run, Way, measured, predict};
+use super::{Entry, ReproduceError, Row, RowTraining, Way, measured, predict};
 
-/// The recipes that rows begin with, by their names in `recipes/`.
-const RECIPES: [(&str, &str); 4] = [
-    ("deepreduce-resnet18-cifar100", include_str!("../../../../recipes/deepreduce-resnet18-cifar100.toml")),
-    ("deepreshape-hybrenet-cifar100", include_str!("../../../../recipes/deepreshape-hybrenet-cifar100.toml")),
-    ("snl-resnet18-50k", include_str!("../../../../recipes/snl-resnet18-50k.toml")),
-    ("snl-resnet18-25k", include_str!("../../../../recipes/snl-resnet18-25k.toml")),
-];
+/// What trains the teacher of a search whose own recipe only fine-tunes.
+const PLAIN: &str = "deepreshape-hybrenet-cifar100";
 /// What SNL begins with.
-const SNL_BASELINE: &str = include_str!("../../../../recipes/snl-baseline-cifar100.toml");
+const SNL_BASELINE: &str = "snl-baseline-cifar100";
 
 impl Entry {
     /// All trainings.
     ///
     /// # Errors
     /// When a row is no network or no recipe.
-    pub fn runs(&self) -> Result<Vec<Run<'_>>, ReproduceError> {
+    pub fn runs(&self) -> Result<Vec<RowTraining<'_>>, ReproduceError> {
         let pairs = self.rows.iter().flat_map(|row| self.ways.iter().enumerate().map(move |way| (row, way)));
         pairs.map(|(row, (index, way))| self.run(row, index, *way)).collect()
     }
 
-    fn run<'a>(&self, row: &'a Row, index: usize, way: Way) -> Result<Run<'a>, ReproduceError> {
+    fn run<'a>(&self, row: &'a Row, index: usize, way: Way) -> Result<RowTraining<'a>, ReproduceError> {
         let data = row.data.unwrap_or(self.data);
         let recipe = self.recipe(row, way)?;
         let spec = build(&recipe.network, data)?;
@@ -57,7 +52,7 @@ impl Entry {
             .iter()
             .find(|ours| (&ours.entry, &ours.row, ours.way) == (&self.id, &row.row, way))
             .cloned();
-        Ok(Run {
+        Ok(RowTraining {
             relus: row.budget.unwrap_or(cost.relus),
             macs: cost.macs,
             networks,
@@ -75,9 +70,7 @@ impl Entry {
     /// The recipe of a row.
     fn recipe(&self, row: &Row, way: Way) -> Result<Recipe, ReproduceError> {
         let name = row.recipe.as_ref().unwrap_or(&self.recipe);
-        let text = RECIPES.iter().find(|(known, _)| known == name).map(|(_, text)| *text);
-        let text = text.ok_or_else(|| ReproduceError::NoRecipe { name: name.clone() })?;
-        let mut recipe = Recipe::from_toml(text)?;
+        let mut recipe = ours(name)?;
         recipe.title = format!("{}: {}, {}", self.id, row.row, way.title());
         recipe.data.set = row.data.unwrap_or(self.data);
         recipe.network = row.network.clone();
@@ -138,13 +131,13 @@ impl Entry {
     /// How the teacher of a recipe is trained, and where it is expected.
     fn teacher(&self, recipe: &Recipe, data: DataKind) -> Result<(PathBuf, Recipe), ReproduceError> {
         let mut teacher = match self.teacher {
-            Teacher::Snl => Recipe::from_toml(SNL_BASELINE)?,
+            Teacher::Snl => ours(SNL_BASELINE)?,
             _ => {
                 let plain =
                     Recipe { optimize: None, teacher: None, mask: None, start: None, ..recipe.clone() };
                 match &recipe.optimize {
                     // What fine-tunes a network is too slow to train one.
-                    Some(OptimizeSection::Snl(_)) => Recipe::from_toml(RECIPES[1].1)?,
+                    Some(OptimizeSection::Snl(_)) => ours(PLAIN)?,
                     _ => plain,
                 }
             }
@@ -174,6 +167,11 @@ impl Entry {
     }
 }
 
+fn ours(name: &str) -> Result<Recipe, ReproduceError> {
+    let text = recipes::ours::text(name).ok_or_else(|| ReproduceError::NoRecipe { name: name.to_owned() })?;
+    Ok(Recipe::from_toml(text)?)
+}
+
 /// The distillation of a way; the recipe's own where it is of that kind.
 fn distillation(way: Way, own: Option<Distillation>) -> Option<Distillation> {
     match (way, own) {
@@ -181,7 +179,7 @@ fn distillation(way: Way, own: Option<Distillation>) -> Option<Distillation> {
         (Way::Dkd, _)
         | (Way::Snl | Way::SnlChannels | Way::SnlPatient, _)
         | (_, Some(Distillation::Kd { .. })) => own,
-        _ => Some(Distillation::Kd { temperature: 4.0, weight: 0.9, reading: ReadingOfWeight::Soft }),
+        _ => Some(Distillation::soft(4.0, 0.9)),
     }
 }
 
@@ -194,7 +192,7 @@ fn search(row: &Row, way: Way, own: Option<OptimizeSection>) -> Result<OptimizeS
     };
     section.budget = ReluBudget::Count(budget);
     if way == Way::SnlChannels {
-        section.granularity = ScoreGranularity::Channel;
+        section.granularity = Granularity::Channel;
     }
     if way == Way::SnlPatient {
         section.penalty = PenaltySchedule::default();
@@ -228,7 +226,7 @@ fn price(recipe: &Recipe, spec: &NetworkSpec, teacher: Option<u64>) -> Result<(u
             let any: Vec<String> = (1..=spec.stage_count()).rev().map(|stage| stage.to_string()).collect();
             let order = section.order.clone().unwrap_or_else(|| any.join(","));
             let order = CriticalityOrder::parse(&order).map_err(OptimizeError::from)?;
-            let plans = candidates::candidates(&recipe.network.name, spec, &order, section.single_blocks)?;
+            let plans = candidates::pipeline(&recipe.network.name, spec, &order, section.single_blocks)?;
             let candidates =
                 plans.iter().map(|plan| training_minutes(recipe, plan.cost.macs, teacher, epochs));
             let probing = probes as f64 * training_minutes(recipe, macs, teacher, epochs);

@@ -1,8 +1,8 @@
 //! DeepReDuce: probes, order, candidates.
 
 use network::design::CriticalityOrder;
-use recipes::method::candidates::{StageFinding, candidates, choose, criticalities, order, probes};
-use recipes::method::{DeepReduceSection, OptimizeError, Plan};
+use recipes::method::candidates::{StageFinding, choose, criticalities, order, pipeline, probes};
+use recipes::method::{DeepReduceSection, OptimizeError, PlannedNetwork};
 use recipes::recipe::TrainOn;
 
 use super::{Found, Job, OptimizeRunError, OptimizeWatch, read_json, write_json};
@@ -24,8 +24,8 @@ impl Job<'_> {
             return Ok(Found { records: Vec::new(), criticality: findings });
         }
         let order = given.map_or_else(|| order(&findings), Ok)?;
-        let plans = candidates(name, &self.spec, &order, section.single_blocks)?;
-        let chosen: Vec<&Plan> = match budget {
+        let plans = pipeline(name, &self.spec, &order, section.single_blocks)?;
+        let chosen: Vec<&PlannedNetwork> = match budget {
             Some(budget) => vec![choose(&plans, budget)?],
             None => plans.iter().collect(),
         };

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use recipes::checkpoint::CheckpointError;
+use recipes::file::FileError;
 use recipes::method::{BudgetError, OptimizeError, SettleError};
 
 use crate::assemble::AssembleError;
@@ -12,6 +13,9 @@ use crate::run::RunError;
 /// An optimization that cannot begin or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum OptimizeRunError {
+    /// A file that could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// What is asked for cannot be done.
     #[error(transparent)]
     Optimize(#[from] OptimizeError),
@@ -76,14 +80,6 @@ pub enum OptimizeRunError {
         folder: PathBuf,
         /// What differs.
         differences: String,
-    },
-    /// A file that cannot be read or written.
-    #[error("cannot read or write {}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
     },
     /// A file with other content than expected.
     #[error("{} is damaged: {reason}; remove it to have it made again", path.display())]

@@ -6,14 +6,13 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use recipes::file::{FileError, read_text, unfinished, write_whole};
 use recipes::method::OptimizeSection;
 use recipes::recipe::Recipe;
 use results::{RECIPE, RECORDS};
 
-use super::OptimizeRunError;
+use super::{MAX_FILE_BYTES, OptimizeRunError};
 
-/// The same while it is written.
-const HIDDEN: &str = "recipe.toml.writing";
 /// How many differences are named.
 const NAMED: usize = 4;
 
@@ -21,9 +20,8 @@ const NAMED: usize = 4;
 /// criticality was all that was asked for may be reduced by it afterwards.
 pub(super) fn claim(folder: &Path, recipe: &Recipe) -> Result<(), OptimizeRunError> {
     let path = folder.join(RECIPE);
-    let failed = |source| OptimizeRunError::File { path: path.clone(), source };
     if path.is_file() {
-        let text = std::fs::read_to_string(&path).map_err(failed)?;
+        let text = read_text(&path, MAX_FILE_BYTES)?;
         let damaged = |error| OptimizeRunError::Damaged { path: path.clone(), reason: format!("{error}") };
         let earlier = Recipe::from_toml(&text).map_err(damaged)?;
         let differences = differences(&comparable(&earlier), &comparable(recipe));
@@ -33,25 +31,26 @@ pub(super) fn claim(folder: &Path, recipe: &Recipe) -> Result<(), OptimizeRunErr
         if !only_found_criticality(&earlier, recipe) {
             return Err(OptimizeRunError::OtherRecipe { folder: folder.to_owned(), differences });
         }
-        match std::fs::remove_file(folder.join(RECORDS)) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        let records = folder.join(RECORDS);
+        match std::fs::remove_file(&records) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(FileError::on("remove", &records)(error).into());
+            }
             _ => {}
         }
     }
-    std::fs::create_dir_all(folder).map_err(failed)?;
-    let hidden = folder.join(HIDDEN);
-    std::fs::write(&hidden, recipe.to_toml()).and_then(|()| std::fs::rename(&hidden, &path)).map_err(failed)
+    Ok(write_whole(&path, recipe.to_toml())?)
 }
 
 /// Gives a folder back in which nothing was made: the next recipe may have it.
 pub(super) fn release(folder: &Path) {
-    let is_note = |entry: std::io::Result<std::fs::DirEntry>| {
-        entry.is_ok_and(|entry| [RECIPE, HIDDEN].iter().any(|name| entry.file_name() == *name))
-    };
+    let note = folder.join(RECIPE);
+    let notes = [unfinished(&note), note];
+    let is_note =
+        |entry: std::io::Result<std::fs::DirEntry>| entry.is_ok_and(|entry| notes.contains(&entry.path()));
     if std::fs::read_dir(folder).is_ok_and(|mut entries| entries.all(is_note)) {
         // What cannot be removed is found by the next claim, which says so.
-        let _ = std::fs::remove_file(folder.join(HIDDEN));
-        let _ = std::fs::remove_file(folder.join(RECIPE));
+        notes.iter().for_each(|note| drop(std::fs::remove_file(note)));
     }
 }
 
@@ -122,7 +121,6 @@ fn keys(recipe: &Recipe) -> BTreeMap<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::Scratch;
 
     fn recipe(section: &str) -> Recipe {
         Recipe::from_toml(&format!(
@@ -133,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_folder_belongs_to_its_recipe() {
-        let folder = Scratch::new("identity");
+        let folder = tempfile::tempdir().unwrap();
         let quarter = recipe("method = \"snl\"\nbudget = \"25%\"");
         claim(folder.path(), &quarter).unwrap();
         claim(folder.path(), &quarter).unwrap();
@@ -153,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_criticality_was_found_for_may_follow() {
-        let folder = Scratch::new("identity-criticality");
+        let folder = tempfile::tempdir().unwrap();
         let only = recipe("method = \"deepreduce\"\nonly_criticality = true");
         let budget = recipe("method = \"deepreduce\"\nbudget = \"25%\"");
         claim(folder.path(), &only).unwrap();
@@ -168,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_recipe_that_came_to_nothing_gives_its_folder_back() {
-        let folder = Scratch::new("identity-release");
+        let folder = tempfile::tempdir().unwrap();
         let (quarter, half) =
             (recipe("method = \"snl\"\nbudget = \"25%\""), recipe("method = \"snl\"\nbudget = \"50%\""));
         claim(folder.path(), &quarter).unwrap();
@@ -181,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_damaged_note_is_not_taken_for_another_recipe() {
-        let folder = Scratch::new("identity-damaged");
+        let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join(RECIPE), "seed = ").unwrap();
         let error =
             claim(folder.path(), &recipe("method = \"snl\"\nbudget = \"25%\"")).unwrap_err().to_string();

@@ -19,6 +19,7 @@ use std::path::Path;
 use network::cost::Cost;
 use network::mask::ActivationMask;
 use recipes::checkpoint::{Checkpoint, Part};
+use recipes::file::write_whole;
 use recipes::method::SnlSection;
 use recipes::recipe::{Distillation, MaskSection, ReadingOfWeight, StartSection};
 
@@ -152,13 +153,9 @@ impl Job<'_> {
             mask: Some(mask.clone()),
         };
         checkpoint.save(settled_folder, self.options.shard_bytes)?;
-        write_mask(&settled_folder.join("mask.sordino-mask"), &mask)?;
+        write_whole(&settled_folder.join("mask.sordino-mask"), &mask)?;
         debug_assert!(ActivationMask::from_bytes(&mask, &self.spec).is_ok());
         // Written last: it says that the others are whole.
         write_json(&settled_folder.join("settled.json"), &figures)
     }
-}
-
-fn write_mask(path: &Path, bytes: &[u8]) -> Result<(), OptimizeRunError> {
-    std::fs::write(path, bytes).map_err(|source| OptimizeRunError::File { path: path.into(), source })
 }

@@ -8,7 +8,6 @@ use recipes::checkpoint::{Checkpoint, Part};
 use recipes::log::{Epoch, Start};
 
 use super::*;
-use crate::scratch::Scratch;
 
 /// The small network and its data.
 const BASE: &str = "
@@ -95,7 +94,7 @@ fn assert_keeps_accuracy(record: &ResultRecord) {
 
 #[test]
 fn snl_hits_a_quarter_exactly_and_keeps_the_accuracy() {
-    let folder = Scratch::new("optimize-snl");
+    let folder = tempfile::tempdir().unwrap();
     let mut recipe = recipe(
         "method = \"snl\"\nbudget = \"25%\"\nlearning_rate = 5e-3\nbatch = 50\n\
          penalty = { kind = \"paced\", first = 4e-3, raise = 1.5, hold_epochs = 2, epochs = 8 }",
@@ -124,7 +123,7 @@ fn snl_hits_a_quarter_exactly_and_keeps_the_accuracy() {
 
 #[test]
 fn a_search_begins_with_the_network_itself() {
-    let folder = Scratch::new("optimize-snl-start");
+    let folder = tempfile::tempdir().unwrap();
     let mut recipe = recipe("method = \"snl\"\nbudget = \"25%\"");
     recipe.network = recipes::recipe::NetworkSection::named("resnet10:m=8");
     let refused = |recipe: &Recipe| {
@@ -149,9 +148,9 @@ fn an_interrupted_search_goes_on_to_the_same_mask() {
         optimize(&recipe, &options(folder), &mut Silent::default())
     };
     let mask = |folder: &Path| std::fs::read(folder.join("settled/mask.sordino-mask")).unwrap();
-    let whole = Scratch::new("optimize-whole-search");
+    let whole = tempfile::tempdir().unwrap();
     search(whole.path(), "").unwrap();
-    let cut = Scratch::new("optimize-cut-search");
+    let cut = tempfile::tempdir().unwrap();
     let error = search(cut.path(), "max_epochs = 1").unwrap_err().to_string();
     assert!(error.contains("raise optimize.max_epochs"), "{error}");
     search(cut.path(), "").unwrap();
@@ -163,7 +162,7 @@ fn an_interrupted_search_goes_on_to_the_same_mask() {
 
 #[test]
 fn deepreduce_keeps_the_accuracy_at_a_quarter_by_its_own_probes() {
-    let folder = Scratch::new("optimize-deepreduce-probes");
+    let folder = tempfile::tempdir().unwrap();
     let mut recipe = recipe("method = \"deepreduce\"\nbudget = \"25%\"");
     // Shorter probes order the stages by chance.
     recipe.training.epochs = 16;
@@ -178,7 +177,7 @@ fn deepreduce_keeps_the_accuracy_at_a_quarter_by_its_own_probes() {
 
 #[test]
 fn deepreduce_keeps_the_accuracy_at_a_quarter_in_a_given_order() {
-    let folder = Scratch::new("optimize-deepreduce");
+    let folder = tempfile::tempdir().unwrap();
     let recipe = recipe("method = \"deepreduce\"\nbudget = \"25%\"\norder = \"3,2,4,1\"");
     let found = optimize(&recipe, &options(folder.path()), &mut Silent::default()).unwrap();
     assert_eq!(found.records[0].title, "S2^RT+S3^RT+S4^RT");
@@ -188,7 +187,7 @@ fn deepreduce_keeps_the_accuracy_at_a_quarter_in_a_given_order() {
 
 #[test]
 fn probes_find_the_criticality_of_every_stage_once() {
-    let folder = Scratch::new("optimize-criticality");
+    let folder = tempfile::tempdir().unwrap();
     let recipe = recipe("method = \"deepreduce\"\nprobe_epochs = 1\nonly_criticality = true");
     let mut watch = Silent::default();
     let found = optimize(&recipe, &options(folder.path()), &mut watch).unwrap();
@@ -212,7 +211,7 @@ fn probes_find_the_criticality_of_every_stage_once() {
 
 #[test]
 fn deepreshape_keeps_the_accuracy_at_a_quarter() {
-    let folder = Scratch::new("optimize-deepreshape");
+    let folder = tempfile::tempdir().unwrap();
     let recipe = recipe("method = \"deepreshape\"\nbudget = \"25%\"\nkeep_network = true");
     let found = optimize(&recipe, &options(folder.path()), &mut Silent::default()).unwrap();
     assert_keeps_accuracy(&found.records[0]);

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use anyhow::{Context, bail};
 use clap::Args;
@@ -10,7 +10,7 @@ use network::freeze::{FreezeOptions, count_overflows};
 use network::image::Image;
 use network::inference_model::{ImageFormat, InferenceModel};
 use network::mask::ActivationMask;
-use network::reference;
+use network::reference::{self, float};
 use network::spec::NetworkSpec;
 use network::weights::FloatWeights;
 use recipes::checkpoint::{Checkpoint, Part};
@@ -20,6 +20,7 @@ use serde::Serialize;
 
 use super::{Arguments, Report};
 use crate::commands::model::{Calibration, Origin};
+use crate::commands::trainer;
 use crate::commands::trial::{self, in_parallel, largest, progress, spread, threads_or_all};
 
 /// Training images that fix the scales.
@@ -204,21 +205,11 @@ fn try_model(
     }))
 }
 
-/// What the network says in floating point: by libtorch, where this build has it.
-#[cfg(feature = "training")]
+/// What the network says in floating point: by libtorch where this build has it, or else by the plain executor.
 fn float_answers(trained: &Trained, set: &Dataset, threads: usize) -> anyhow::Result<Vec<usize>> {
-    use training::tensor::{self, Device};
-    tensor::set_threads(threads);
-    let device = if tensor::cuda_is_available() { Device::Cuda } else { Device::Cpu };
-    Ok(training::run::answers(&trained.checkpoint, set, device)?)
-}
-
-/// What the network says in floating point, by the plain executor.
-#[cfg(not(feature = "training"))]
-fn float_answers(trained: &Trained, set: &Dataset, threads: usize) -> anyhow::Result<Vec<usize>> {
-    use std::sync::atomic::AtomicUsize;
-
-    use network::reference::float;
+    if let Some(answers) = trainer::answers(&trained.checkpoint, set, threads)? {
+        return Ok(answers);
+    }
     let answers: Vec<AtomicUsize> = set.labels.iter().map(|_| AtomicUsize::new(0)).collect();
     in_parallel(set.len(), threads, &|index| {
         let pixels = trained.format.normalize(&set.image(index));

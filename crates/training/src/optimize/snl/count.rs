@@ -1,6 +1,6 @@
 //! How many ReLUs the scores keep, read from the device as one number, and when to look again.
 
-use recipes::method::{ScoreGranularity, THRESHOLD};
+use recipes::method::{Granularity, THRESHOLD};
 
 use crate::assemble::TrainableNetwork;
 use crate::tensor::{Kind, Tensor, no_grad, to_integers};
@@ -15,11 +15,11 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    pub(super) fn new(network: &TrainableNetwork, granularity: ScoreGranularity) -> Self {
+    pub(super) fn new(network: &TrainableNetwork, granularity: Granularity) -> Self {
         let sites = network.spec().walk().sites();
         let weight = |site: usize| match granularity {
-            ScoreGranularity::Pixel => 1,
-            ScoreGranularity::Channel => sites[site].shape.pixels() as i64,
+            Granularity::Pixel => 1,
+            Granularity::Channel => sites[site].shape.pixels() as i64,
         };
         Self { weights: network.keep_scores().iter().map(|(site, _)| weight(site.0)).collect() }
     }

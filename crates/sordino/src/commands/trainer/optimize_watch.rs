@@ -4,27 +4,26 @@ use std::io::Write;
 
 use recipes::log::{Epoch, Start};
 use results::ResultRecord;
-use training::optimize::OptimizeWatch;
-use training::optimize::SearchEpoch;
+use training::optimize::{OptimizeWatch, SearchEpoch};
 use training::run::Watch;
 
-use crate::commands::train::watch;
+use super::train_watch;
 use crate::report::{Table, grouped, short};
 
 /// Tells a person how far an optimization is.
-pub(in crate::commands) struct Terminal(watch::Terminal);
+pub(super) struct Terminal(train_watch::Terminal);
 
 impl Terminal {
-    pub(in crate::commands) fn new() -> Self {
-        Self(watch::Terminal::new())
+    pub(super) fn new() -> Self {
+        Self(train_watch::Terminal::new())
     }
 
-    pub(in crate::commands) fn of_run(name: &str) -> Self {
-        Self(watch::Terminal::of_run(name))
+    pub(super) fn of_run(name: &str) -> Self {
+        Self(train_watch::Terminal::of_run(name))
     }
 
     /// Says why a run ends before it is done.
-    pub(in crate::commands) fn fail(&self, text: &str) {
+    pub(super) fn fail(&self, text: &str) {
         self.0.say(text);
     }
 }
@@ -64,10 +63,7 @@ impl OptimizeWatch for Terminal {
 }
 
 /// The results, one line each.
-pub(in crate::commands) fn write_records(
-    records: &[ResultRecord],
-    out: &mut dyn Write,
-) -> anyhow::Result<()> {
+pub(super) fn write_records(records: &[ResultRecord], out: &mut dyn Write) -> anyhow::Result<()> {
     if records.is_empty() {
         return Ok(());
     }

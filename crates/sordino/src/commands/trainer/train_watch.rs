@@ -10,7 +10,7 @@ use training::run::Watch;
 use crate::report::grouped;
 
 /// Tells a person how far a run is.
-pub(in crate::commands) struct Terminal {
+pub(super) struct Terminal {
     is_terminal: bool,
     bars: MultiProgress,
     epochs: ProgressBar,
@@ -23,7 +23,7 @@ pub(in crate::commands) struct Terminal {
 }
 
 impl Terminal {
-    pub(in crate::commands) fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             is_terminal: std::io::stderr().is_terminal(),
             name: String::new(),
@@ -37,12 +37,12 @@ impl Terminal {
     }
 
     /// For one of several runs at once: lines, each with the run's name, and no bars.
-    pub(in crate::commands) fn of_run(name: &str) -> Self {
+    pub(super) fn of_run(name: &str) -> Self {
         Self { is_terminal: false, name: format!("{name}: "), ..Self::new() }
     }
 
     /// Nothing can be done when even stderr is closed.
-    pub(in crate::commands) fn say(&self, text: &str) {
+    pub(super) fn say(&self, text: &str) {
         if self.is_terminal && self.total > 0 {
             let _ = self.bars.println(text);
         } else {

@@ -12,7 +12,7 @@ use recipes::method::SweepRun;
 use results::{ParetoFront, ResultRecord};
 use training::optimize::{OptimizeOptions, optimize};
 
-use crate::commands::optimize::watch::Terminal;
+use super::optimize_watch::Terminal;
 
 /// What all runs came to.
 pub(super) struct Outcome {

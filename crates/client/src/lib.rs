@@ -21,13 +21,13 @@
 mod connect;
 mod cost;
 mod error;
-#[cfg(feature = "prepared-file")]
-mod kept;
 mod patience;
 #[cfg(feature = "prepared-file")]
 pub mod prepared_file;
 #[cfg(feature = "tls")]
 mod ready;
+#[cfg(feature = "prepared-file")]
+mod stored;
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -46,11 +46,11 @@ use network::inference_model::ModelOutline;
 pub use connect::{ConnectOptions, DEFAULT_PORT, DEFAULT_SILENCE};
 pub use cost::Cost;
 pub use error::ClientError;
-#[cfg(feature = "prepared-file")]
-pub use kept::seconds_now;
 pub use patience::{DEFAULT_LEAST_RATE, Patience};
 #[cfg(feature = "tls")]
 pub use ready::ReadyClient;
+#[cfg(feature = "prepared-file")]
+pub use stored::seconds_now;
 
 /// A client that is connected to a server and has chosen a model.
 pub struct PrivateClient<#[cfg(feature = "tls")] S = TlsStream, #[cfg(not(feature = "tls"))] S> {

@@ -25,7 +25,7 @@ use crypto::random::Seed;
 use crypto::secret::Secret;
 use inference::client::PreparedClient;
 use inference::plan::Plan;
-use inference::requests::KeptId;
+use inference::requests::StoredId;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 
 pub use error::PreparedFileError;
@@ -40,9 +40,9 @@ use sealed::secret_file::{create_private, expect_private, failing, sync_folder};
 
 /// A prepared inference in the server's store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct StoredEntry {
     /// Its name.
-    pub id: KeptId,
+    pub id: StoredId,
     /// When it goes, in seconds since 1970.
     pub expires: u64,
 }
@@ -61,7 +61,7 @@ pub struct PreparedFile {
 #[derive(Debug)]
 pub struct Taken {
     /// Its name at the server.
-    pub id: KeptId,
+    pub id: StoredId,
     /// The client's half.
     pub prepared: PreparedClient,
 }
@@ -75,7 +75,7 @@ pub struct Chosen {
 
 impl Chosen {
     /// Its name at the server.
-    pub fn id(&self) -> KeptId {
+    pub fn id(&self) -> StoredId {
         self.slot.id
     }
 }
@@ -92,7 +92,7 @@ impl PreparedFile {
         plan: &Plan,
         slots: u32,
     ) -> Result<Self, PreparedFileError> {
-        Self::create_with(path, key, description, plan.kept_client_bytes()? as u64, slots)
+        Self::create_with(path, key, description, plan.stored_client_bytes() as u64, slots)
     }
 
     /// Makes a new file with room for so many inferences of so many bytes.
@@ -174,7 +174,7 @@ impl PreparedFile {
     /// When the file is full, the inference is another plan's, or the file cannot be written.
     pub fn add(
         &mut self,
-        kept: Kept,
+        kept: StoredEntry,
         prepared: PreparedClient,
         plan: &Plan,
     ) -> Result<(), PreparedFileError> {
@@ -185,7 +185,7 @@ impl PreparedFile {
     ///
     /// # Errors
     /// As [`PreparedFile::add`].
-    pub fn add_bytes(&mut self, kept: Kept, plain: &[u8]) -> Result<(), PreparedFileError> {
+    pub fn add_bytes(&mut self, kept: StoredEntry, plain: &[u8]) -> Result<(), PreparedFileError> {
         if plain.len() as u64 != self.head.body_bytes {
             return Err(damaged(&self.path, "this inference belongs to another model"));
         }
@@ -258,7 +258,7 @@ impl PreparedFile {
     ///
     /// # Errors
     /// As [`PreparedFile::take`].
-    pub fn take_bytes(&mut self, chosen: Chosen) -> Result<(KeptId, Secret<Vec<u8>>), PreparedFileError> {
+    pub fn take_bytes(&mut self, chosen: Chosen) -> Result<(StoredId, Secret<Vec<u8>>), PreparedFileError> {
         let Chosen { number, slot } = chosen;
         let mut sealed = vec![0; self.head.sealed_bytes() as usize];
         let read = self.file.read_exact_at(&mut sealed, self.head.body(number));
@@ -295,7 +295,7 @@ impl PreparedFile {
     }
 
     /// What a slot's key and body are bound to.
-    fn slot_data(&self, number: u32, id: &KeptId, expires: u64) -> Vec<u8> {
+    fn slot_data(&self, number: u32, id: &StoredId, expires: u64) -> Vec<u8> {
         let head = self.head.to_bytes();
         let parts: [&[u8]; 5] = [
             &head,

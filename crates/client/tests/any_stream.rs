@@ -12,7 +12,7 @@ use inference::connection::{Connection, MemoryStream, Role, memory_pair};
 use inference::plan::Reveal;
 use inference::requests::{Reply, Request};
 use inference::server::{ServedModel, Server, WeightMemory};
-use inference::setup::hello::ModelName;
+use inference::setup::messages::ModelName;
 use network::freeze::{FreezeOptions, freeze};
 use network::image::Image;
 use network::inference_model::InferenceModel;

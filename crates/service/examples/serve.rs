@@ -15,7 +15,7 @@ use std::time::Duration;
 use inference::connection::{Identity, TlsAcceptor};
 use inference::plan::Reveal;
 use inference::server::{ServedModel, WeightMemory};
-use inference::setup::hello::ModelName;
+use inference::setup::messages::ModelName;
 use network::inference_model::InferenceModel;
 use service::{Limits, Service, ServiceParts};
 
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         models: BTreeMap::from([(ModelName::new("example")?, Arc::new(served))]),
         acceptor: TlsAcceptor::new(identity.into_key(), None)?,
         limits: Limits::default(),
-        keeper: None,
+        store: None,
     })?;
     let listener = TcpListener::bind(listen)?;
     let address = listener.local_addr()?;

@@ -5,9 +5,9 @@
 //! session    one client: handshake, requests, refusals
 //! queue      who computes now and who waits, first come first served
 //! limits     clients, computing, memory, time
-//! keeper     where prepared inferences outlive their session
+//! stores     where prepared inferences outlive their session: one trait
 //! identity   the certificate made on first start, the salt of commitments
-//! store      such a keeper: durable, sealed, spent once, in SQLite or PostgreSQL
+//! store      such a store: durable, sealed, spent once, in SQLite or PostgreSQL
 //! process_memory  no core dumps, no swap
 //! metrics    counters, and the small HTTP that shows them
 //! settings   flags and the TOML file, each setting once
@@ -15,7 +15,6 @@
 //! ```
 
 pub mod identity;
-pub mod keeper;
 pub mod limits;
 pub mod metrics;
 pub mod models;
@@ -25,8 +24,9 @@ pub mod server;
 mod session;
 pub mod settings;
 pub mod store;
+mod stores;
 
-pub use keeper::{ClientName, KeepError, Keeper, Owner};
 pub use limits::{ByteSize, Limits};
 pub use server::{Service, ServiceParts};
 pub use settings::Settings;
+pub use stores::{ClientName, Owner, Store, StoreFault};

@@ -5,7 +5,7 @@ mod http;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use inference::setup::hello::ModelName;
+use inference::setup::messages::ModelName;
 use prometheus_client::encoding::{EncodeLabelSet, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;

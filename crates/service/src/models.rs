@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use inference::InferenceError;
 use inference::server::{ServedModel, WeightMemory};
-use inference::setup::hello::{HelloError, ModelName};
+use inference::setup::messages::{HelloError, ModelName};
 use network::inference_model::{InferenceModel, ModelFileError};
 use tracing::info;
 

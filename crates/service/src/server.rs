@@ -11,14 +11,14 @@ use inference::connection::TlsAcceptor;
 use inference::connection::refusal::{Refusal, RefusalCode};
 use inference::plan::Plan;
 use inference::server::ServedModel;
-use inference::setup::hello::ModelName;
+use inference::setup::messages::ModelName;
 use tracing::{info, warn};
 
-use super::keeper::Keeper;
 use super::limits::{Limits, MemoryBudget, Reservation};
 use super::metrics::{self, Metrics, Now};
 use super::queue::Queue;
 use super::session;
+use super::stores::Store;
 
 /// Clients beyond the limit to whom somebody still says so; the others find the door shut.
 const DOORMEN: usize = 8;
@@ -34,7 +34,7 @@ pub struct ServiceParts {
     /// What clients may take.
     pub limits: Limits,
     /// Where prepared inferences outlive their session, if they do.
-    pub keeper: Option<Arc<dyn Keeper>>,
+    pub store: Option<Arc<dyn Store>>,
 }
 
 /// A service that clients can connect to.

@@ -9,17 +9,17 @@ use crypto::random::Seed;
 use inference::InferenceError;
 use inference::connection::refusal::{Refusal, RefusalCode};
 use inference::connection::{Connection, Role, TimeLimits, TlsStream};
-use inference::requests::{KeptId, Reply, Request};
+use inference::requests::{Reply, Request, StoredId};
 use inference::server::{PreparedServer, Server};
 use inference::transcript::{Phase, Transcript};
 use network::text::with_causes;
 use tracing::{debug, error, info, warn};
 
-use super::keeper::{ClientName, KeepError, Owner};
 use super::limits::Reservation;
 use super::metrics::Metrics;
 use super::queue::{Place, Turn};
 use super::server::{Service, Visit, shutting_down};
+use super::stores::{ClientName, Owner, StoreFault};
 
 /// How often a client that waits hears that it does; less than any client's patience.
 const WAITING_NOTICE: Duration = Duration::from_secs(2);
@@ -111,14 +111,14 @@ impl Session<'_> {
             self.limits.tolerate(limits.silence);
             self.limits.allow(Some(limits.silence));
             match request? {
-                Request::Prepare { count, keep: None } => self.prepare(count)?,
-                Request::Prepare { count, keep: Some(token_hash) } => {
-                    self.prepare_kept(count, &token_hash)?
+                Request::Prepare { count, store: None } => self.prepare(count)?,
+                Request::Prepare { count, store: Some(token_hash) } => {
+                    self.prepare_stored(count, &token_hash)?
                 }
                 Request::Classify { count } => self.classify(count as usize)?,
-                Request::ClassifyKept { token, ids } => {
+                Request::ClassifyStored { token, ids } => {
                     let place = self.wait_for_place()?;
-                    let batch = self.keeper()?.take(&self.owner, &token, &ids).map_err(kept)?;
+                    let batch = self.store()?.take(&self.owner, &token, &ids).map_err(store_fault)?;
                     self.classify_batch(batch, &place)?;
                 }
                 Request::Probe { .. } => unreachable!("the server answers probes itself"),
@@ -151,18 +151,18 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn prepare_kept(&mut self, count: u32, token_hash: &[u8; 32]) -> Result<(), End> {
-        let keeper = self.keeper()?;
-        keeper.has_room(&self.owner, count).map_err(kept)?;
+    fn prepare_stored(&mut self, count: u32, token_hash: &[u8; 32]) -> Result<(), End> {
+        let store = self.store()?;
+        store.has_room(&self.owner, count).map_err(store_fault)?;
         let place = self.wait_for_place()?;
         let ids = (0..count).map(|_| fresh_id()).collect::<Result<Vec<_>, _>>()?;
         self.server.reply(&Reply::Accepted { ids: ids.clone() })?;
         let mut expires = u64::MAX;
         for id in ids {
             let prepared = self.prepare_one(&place)?;
-            expires = expires.min(keeper.keep(&self.owner, token_hash, id, prepared).map_err(kept)?);
+            expires = expires.min(store.put(&self.owner, token_hash, id, prepared).map_err(store_fault)?);
         }
-        Ok(self.server.reply(&Reply::Kept { expires })?)
+        Ok(self.server.reply(&Reply::Stored { expires })?)
     }
 
     fn prepare_one(&mut self, _place: &Place) -> Result<PreparedServer, End> {
@@ -217,10 +217,10 @@ impl Session<'_> {
         }
     }
 
-    fn keeper(&self) -> Result<Arc<dyn super::keeper::Keeper>, End> {
-        self.visit.service.parts.keeper.clone().ok_or_else(|| {
+    fn store(&self) -> Result<Arc<dyn super::stores::Store>, End> {
+        self.visit.service.parts.store.clone().ok_or_else(|| {
             let text = "this server keeps no prepared inferences; classify without --prepared";
-            End::Refused(Refusal::new(RefusalCode::NotKept, text))
+            End::Refused(Refusal::new(RefusalCode::NotStored, text))
         })
     }
 
@@ -259,19 +259,19 @@ fn count_bytes(metrics: &Metrics, transcript: &Transcript) {
     }
 }
 
-/// What a keeper's word means for the session.
-fn kept(fault: KeepError) -> End {
+/// What a store's word means for the session.
+fn store_fault(fault: StoreFault) -> End {
     match fault {
-        KeepError::Refused(refusal) => End::Refused(refusal),
-        KeepError::Failed(cause) => {
+        StoreFault::Refused(refusal) => End::Refused(refusal),
+        StoreFault::Failed(cause) => {
             error!(reason = %cause, "the store of prepared inferences failed");
             End::Refused(Refusal::new(RefusalCode::Internal, "the server's store failed; try again later"))
         }
     }
 }
 
-fn fresh_id() -> Result<KeptId, InferenceError> {
+fn fresh_id() -> Result<StoredId, InferenceError> {
     let mut id = [0; 16];
     id.copy_from_slice(&Seed::from_system()?.expose()[..16]);
-    Ok(KeptId(id))
+    Ok(StoredId(id))
 }

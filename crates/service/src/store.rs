@@ -13,9 +13,9 @@
 //! restored copy of either can and cannot do.
 
 mod error;
-mod keeper;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod prepared;
 mod rows;
 #[cfg(feature = "sqlite")]
 mod sqlite;
@@ -31,8 +31,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crypto::domain;
 use crypto::random::Seed;
 use crypto::secret::Secret;
-use inference::requests::KeptId;
-use inference::server::{KeptServer, PreparedServer, ServedModel};
+use inference::requests::StoredId;
+use inference::server::{PreparedServer, ServedModel, StoredServer};
 
 pub use error::StoreError;
 pub use rows::Usage;
@@ -191,18 +191,18 @@ impl PreparedStore {
     pub fn put(
         &self,
         owner: &[u8],
-        id: KeptId,
+        id: StoredId,
         token_hash: &[u8; 32],
         prepared: PreparedServer,
     ) -> Result<u64, StoreError> {
-        let model = *prepared.kept_digest();
-        self.put_bytes(owner, id, token_hash, &model, prepared.into_kept().into_bytes().expose())
+        let model = *prepared.stored_digest();
+        self.put_bytes(owner, id, token_hash, &model, prepared.into_stored().into_bytes().expose())
     }
 
     fn put_bytes(
         &self,
         owner: &[u8],
-        KeptId(id): KeptId,
+        StoredId(id): StoredId,
         token_hash: &[u8; 32],
         model: &[u8; 32],
         plain: &[u8],
@@ -233,20 +233,20 @@ impl PreparedStore {
     /// database fails, all may be spent.
     pub fn take(
         &self,
-        ids: &[KeptId],
+        ids: &[StoredId],
         token: &ClientToken,
         model: &ServedModel,
     ) -> Result<Vec<PreparedServer>, StoreError> {
         let revive = |(id, bytes)| {
-            let revived = KeptServer::from_bytes(bytes).revive(model);
-            revived.map_err(|source| StoreError::Kept { id, source })
+            let revived = StoredServer::from_bytes(bytes).revive(model);
+            revived.map_err(|source| StoreError::Unusable { id, source })
         };
-        self.take_bytes(ids, token, model.kept_digest())?.into_iter().map(revive).collect()
+        self.take_bytes(ids, token, model.stored_digest())?.into_iter().map(revive).collect()
     }
 
     fn take_bytes(
         &self,
-        ids: &[KeptId],
+        ids: &[StoredId],
         token: &ClientToken,
         model: &[u8; 32],
     ) -> Result<Vec<Taken>, StoreError> {
@@ -274,7 +274,7 @@ impl PreparedStore {
     }
 
     fn open_row(&self, row: Row) -> Result<Taken, StoreError> {
-        let id = KeptId(row.id);
+        let id = StoredId(row.id);
         let opened = seal::open(&self.row_key(&row.id), &associated_data(&row), &row.sealed);
         Ok((id, opened.map_err(|_| StoreError::Damaged { id })?))
     }
@@ -422,7 +422,7 @@ fn open_rows(location: &StoreLocation, fresh: &State) -> Result<(Box<dyn Rows>, 
 }
 
 /// A row's name and what was sealed in it.
-type Taken = (KeptId, Secret<Vec<u8>>);
+type Taken = (StoredId, Secret<Vec<u8>>);
 
 /// All of a row but its sealed bytes.
 fn associated_data(row: &Row) -> Vec<u8> {

@@ -15,13 +15,13 @@ use crypto::secret::Secret;
 use inference::InferenceError;
 use inference::client::Answer;
 use inference::connection::refusal::{Refusal, RefusalCode};
-use inference::requests::KeptId;
+use inference::requests::StoredId;
 use inference::server::PreparedServer;
 use network::image::Image;
 use network::inference_model::InferenceModel;
 use network::reference;
 use service::store::{PreparedStore, StoreOptions};
-use service::{KeepError, Keeper, Owner};
+use service::{Owner, Store, StoreFault};
 
 use support::{Running, limits, tiny_model};
 
@@ -32,8 +32,8 @@ fn serve(model: &InferenceModel, folder: &Path) -> Running {
     serve_with(model, Some(Arc::new(store)))
 }
 
-fn serve_with(model: &InferenceModel, keeper: Option<Arc<dyn Keeper>>) -> Running {
-    Running::restart("tiny", model, limits(), keeper)
+fn serve_with(model: &InferenceModel, store: Option<Arc<dyn Store>>) -> Running {
+    Running::restart("tiny", model, limits(), store)
 }
 
 fn key() -> Secret<[u8; 32]> {
@@ -132,7 +132,7 @@ fn an_inference_that_the_server_does_not_take_stays_in_the_file() {
     // One that has the same model and salt, and no store.
     let without = serve_with(&model, None);
     let error = without.connect().unwrap().classify_from(&mut file, std::slice::from_ref(&image));
-    assert_eq!(refusal_of(error.unwrap_err()), RefusalCode::NotKept);
+    assert_eq!(refusal_of(error.unwrap_err()), RefusalCode::NotStored);
     assert_eq!(file.remaining(0).unwrap(), 2);
     // Of a batch in which one is unknown, that one alone is destroyed, and none is spent.
     let copy = std::fs::read(&path).unwrap();
@@ -147,37 +147,37 @@ fn an_inference_that_the_server_does_not_take_stays_in_the_file() {
     assert_eq!(file.remaining(0).unwrap(), 0);
 }
 
-/// What a refusal says about an inference.
-type Words = fn(KeptId) -> String;
+/// How an inference is refused.
+type Refuse = fn(StoredId) -> Refusal;
 
-/// A store that refuses to give back, in words of its own.
+/// A store that refuses to give back, in its own way.
 struct Refusing {
     store: PreparedStore,
-    text: Words,
+    refuse: Refuse,
 }
 
-impl Keeper for Refusing {
-    fn has_room(&self, owner: &Owner, count: u32) -> Result<(), KeepError> {
+impl Store for Refusing {
+    fn has_room(&self, owner: &Owner, count: u32) -> Result<(), StoreFault> {
         self.store.has_room(owner, count)
     }
 
-    fn keep(
+    fn put(
         &self,
         owner: &Owner,
         hash: &[u8; 32],
-        id: KeptId,
+        id: StoredId,
         prepared: PreparedServer,
-    ) -> Result<u64, KeepError> {
-        self.store.keep(owner, hash, id, prepared)
+    ) -> Result<u64, StoreFault> {
+        Store::put(&self.store, owner, hash, id, prepared)
     }
 
     fn take(
         &self,
         _: &Owner,
         _: &Secret<[u8; 32]>,
-        ids: &[KeptId],
-    ) -> Result<Vec<PreparedServer>, KeepError> {
-        Err(KeepError::Refused(Refusal::new(RefusalCode::Spent, (self.text)(ids[0]))))
+        ids: &[StoredId],
+    ) -> Result<Vec<PreparedServer>, StoreFault> {
+        Err(StoreFault::Refused((self.refuse)(ids[0])))
     }
 }
 
@@ -185,16 +185,16 @@ impl Keeper for Refusing {
 fn a_refusal_destroys_what_it_is_about_and_nothing_else() {
     let model = tiny_model(1);
     let images = [1, 2].map(|seed| Image::random(model.outline().input, seed));
-    let texts: [(Words, u32); 3] = [
-        (|id| id.sentence("is spent"), 1),
+    let ways: [(Refuse, u32); 3] = [
+        (|id| Refusal::about(RefusalCode::Spent, id, "is spent"), 1),
         // Ours is only mentioned.
-        (|id| KeptId([0; 16]).sentence(&format!("is spent, prepared inference {id} is not")), 2),
-        (|_| "none of them is known".to_owned(), 0),
+        (|id| Refusal::about(RefusalCode::Spent, StoredId([0; 16]), format!("{id} is not the one")), 2),
+        (|_| Refusal::new(RefusalCode::Spent, "none of them is known"), 0),
     ];
-    for (text, left) in texts {
+    for (refuse, left) in ways {
         let folder = tempfile::tempdir().unwrap();
         let store = PreparedStore::open(StoreOptions::in_folder(folder.path())).unwrap();
-        let server = serve_with(&model, Some(Arc::new(Refusing { store, text })));
+        let server = serve_with(&model, Some(Arc::new(Refusing { store, refuse })));
         let path = folder.path().join("file");
         prepare(&mut server.connect().unwrap(), &path, 2).unwrap();
         let mut file = PreparedFile::open(&path, key()).unwrap();
@@ -208,7 +208,7 @@ fn a_server_without_a_store_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let running = Running::start(&[("tiny", &tiny_model(1))], limits());
     let error = prepare(&mut running.connect().unwrap(), &folder.path().join("file"), 1).unwrap_err();
-    assert_eq!(refusal_of(error), RefusalCode::NotKept);
+    assert_eq!(refusal_of(error), RefusalCode::NotStored);
 }
 
 #[test]

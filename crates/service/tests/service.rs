@@ -17,11 +17,11 @@ use crypto::secret::Secret;
 use inference::InferenceError;
 use inference::connection::refusal::{Refusal, RefusalCode};
 use inference::plan::Reveal;
-use inference::requests::{KeptId, Request};
+use inference::requests::{Request, StoredId};
 use inference::server::PreparedServer;
-use inference::setup::hello::ModelName;
+use inference::setup::messages::ModelName;
 use network::image::Image;
-use service::{KeepError, Keeper, Limits, Owner};
+use service::{Limits, Owner, Store, StoreFault};
 
 use support::{Running, classify_exactly, limits, tiny_model};
 
@@ -139,7 +139,7 @@ fn silent_rude_and_slow_clients_are_sent_home_and_others_are_unharmed() {
     let _idle = server.connect().unwrap();
     // Gets the only place and then falls silent.
     let mut stuck = server.connect().unwrap();
-    stuck.session_mut().request(&Request::Prepare { count: 1, keep: None }, |_| {}).unwrap();
+    stuck.session_mut().request(&Request::Prepare { count: 1, store: None }, |_| {}).unwrap();
 
     let mut client = server.connect().unwrap();
     classify_exactly(&mut client, &model, &Image::random(model.outline().input, 1));
@@ -172,10 +172,10 @@ fn clients_beyond_the_limits_hear_which_limit_it_was() {
     server.wait_until(|service| service.metrics().clients.get() == 0);
 
     let mut client = server.connect().unwrap();
-    let keep = Request::Prepare { count: 1, keep: Some([1; 32]) };
+    let keep = Request::Prepare { count: 1, store: Some([1; 32]) };
     let error = client.session_mut().request(&keep, |_| {}).unwrap_err();
     assert!(
-        matches!(&error, InferenceError::Refused { refusal, .. } if refusal.code == RefusalCode::NotKept)
+        matches!(&error, InferenceError::Refused { refusal, .. } if refusal.code == RefusalCode::NotStored)
     );
 }
 
@@ -197,7 +197,7 @@ fn the_end_lets_running_inferences_finish_and_sends_the_others_home() {
     let server = Running::start(&[("tiny", &model)], limits());
     let mut idle = server.connect().unwrap();
     let mut busy = server.connect().unwrap();
-    busy.session_mut().request(&Request::Prepare { count: 1, keep: None }, |_| {}).unwrap();
+    busy.session_mut().request(&Request::Prepare { count: 1, store: None }, |_| {}).unwrap();
     let closing = thread::spawn({
         let (service, address) = (Arc::clone(&server.service), server.address);
         move || service.close(address, Duration::from_secs(60))
@@ -207,7 +207,7 @@ fn the_end_lets_running_inferences_finish_and_sends_the_others_home() {
     let error = busy.session_mut().request(&Request::Classify { count: 1 }, |_| {}).unwrap_err();
     let is_farewell = |error: &InferenceError| matches!(error, InferenceError::Refused { refusal, .. } if refusal.code == RefusalCode::ShuttingDown);
     assert!(is_farewell(&error), "{error}");
-    let error = idle.session_mut().request(&Request::Prepare { count: 1, keep: None }, |_| {}).unwrap_err();
+    let error = idle.session_mut().request(&Request::Prepare { count: 1, store: None }, |_| {}).unwrap_err();
     assert!(is_farewell(&error) || matches!(error, InferenceError::Connection(_)), "{error}");
     drop((idle, busy));
     assert!(closing.join().unwrap(), "everybody is gone");
@@ -262,24 +262,24 @@ fn who_reads_metrics_slowly_keeps_nobody_from_asking_for_health() {
 
 /// Keeps in memory, each with the hash of its token.
 #[derive(Default)]
-struct MemoryKeeper(Mutex<HashMap<KeptId, ([u8; 32], PreparedServer)>>);
+struct MemoryStore(Mutex<HashMap<StoredId, ([u8; 32], PreparedServer)>>);
 
-impl Keeper for MemoryKeeper {
-    fn has_room(&self, _owner: &Owner, count: u32) -> Result<(), KeepError> {
+impl Store for MemoryStore {
+    fn has_room(&self, _owner: &Owner, count: u32) -> Result<(), StoreFault> {
         if count <= 3 {
             Ok(())
         } else {
-            Err(KeepError::Refused(Refusal::new(RefusalCode::Limit, "three at most")))
+            Err(StoreFault::Refused(Refusal::new(RefusalCode::Limit, "three at most")))
         }
     }
 
-    fn keep(
+    fn put(
         &self,
         _: &Owner,
         hash: &[u8; 32],
-        id: KeptId,
+        id: StoredId,
         prepared: PreparedServer,
-    ) -> Result<u64, KeepError> {
+    ) -> Result<u64, StoreFault> {
         self.0.lock().unwrap().insert(id, (*hash, prepared));
         Ok(u64::MAX)
     }
@@ -288,13 +288,13 @@ impl Keeper for MemoryKeeper {
         &self,
         _: &Owner,
         token: &Secret<[u8; 32]>,
-        ids: &[KeptId],
-    ) -> Result<Vec<PreparedServer>, KeepError> {
+        ids: &[StoredId],
+    ) -> Result<Vec<PreparedServer>, StoreFault> {
         let mut kept = self.0.lock().unwrap();
         let hash = *blake3::hash(token.expose()).as_bytes();
         let is_ours = |id| kept.get(id).is_some_and(|(found, _)| *found == hash);
         if !ids.iter().all(is_ours) {
-            return Err(KeepError::Refused(Refusal::new(RefusalCode::Spent, "unknown or spent")));
+            return Err(StoreFault::Refused(Refusal::new(RefusalCode::Spent, "unknown or spent")));
         }
         Ok(ids.iter().filter_map(|id| kept.remove(id)).map(|(_, prepared)| prepared).collect())
     }
@@ -303,20 +303,20 @@ impl Keeper for MemoryKeeper {
 #[test]
 fn kept_inferences_are_taken_once_and_only_with_their_token() {
     let model = tiny_model(1);
-    let keeper = Arc::new(MemoryKeeper::default());
-    let kept = Arc::clone(&keeper);
-    let server = Running::start_with(&[("tiny", &model)], limits(), Reveal::Logits, Some(keeper));
+    let store = Arc::new(MemoryStore::default());
+    let kept = Arc::clone(&store);
+    let server = Running::start_with(&[("tiny", &model)], limits(), Reveal::Logits, Some(store));
     let mut client = server.connect().unwrap();
     let session = client.session_mut();
     let token = [7; 32];
     let keep = Some(*blake3::hash(&token).as_bytes());
     let ids = session.request(&Request::Prepare { count: 2, keep }, |_| {}).unwrap();
     let mut prepared = vec![session.prepare().unwrap(), session.prepare().unwrap()];
-    session.await_kept().unwrap();
+    session.await_stored().unwrap();
     assert_eq!((ids.len(), kept.0.lock().unwrap().len()), (2, 2));
     assert_ne!(ids[0], ids[1]);
     let image = Image::random(model.outline().input, 1);
-    let take = |token: [u8; 32], id| Request::ClassifyKept { token: Secret::new(token), ids: vec![id] };
+    let take = |token: [u8; 32], id| Request::ClassifyStored { token: Secret::new(token), ids: vec![id] };
     session.request(&take(token, ids[1]), |_| {}).unwrap();
     session.classify(prepared.remove(1), &image).unwrap();
     // Spent, and with a wrong token: each ends a session.

@@ -67,7 +67,7 @@ fn who_reads_slowly_while_tables_flow_holds_nobody_up_and_is_sent_home() {
     let slow = thread::spawn(move || {
         let mut client = PrivateClient::connect(&address.to_string(), options).unwrap();
         let session = client.session_mut();
-        session.request(&Request::Prepare { count: 1, keep: None }, |_| {}).unwrap();
+        session.request(&Request::Prepare { count: 1, store: None }, |_| {}).unwrap();
         session.prepare().err()
     });
     while taken.load(Ordering::SeqCst) <= flowing {

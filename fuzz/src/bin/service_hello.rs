@@ -1,7 +1,7 @@
 //! The words of the handshake: refused, or written back to the same bytes.
 #![no_main]
 
-use inference::setup::hello::{Agreement, ClientHello, ServerHello};
+use inference::setup::messages::{Agreement, ClientHello, ServerHello};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {

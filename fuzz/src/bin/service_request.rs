@@ -10,7 +10,7 @@ fuzz_target!(|data: &[u8]| {
             Request::Prepare { count, .. } | Request::Classify { count } => {
                 assert!((1..=MAX_COUNT).contains(count))
             }
-            Request::ClassifyKept { ids, .. } => assert!((1..=MAX_COUNT as usize).contains(&ids.len())),
+            Request::ClassifyStored { ids, .. } => assert!((1..=MAX_COUNT as usize).contains(&ids.len())),
             Request::Probe { .. } | Request::Bye => {}
         }
         let bytes = request.to_bytes();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crypto::random::SystemRandomError;
-use inference::kept::KeptError;
+use inference::stored::StoredError;
 
 use sealed::secret_file::SecretFileError;
 
@@ -61,7 +61,7 @@ pub enum PreparedFileError {
     },
     /// What was read back cannot be used.
     #[error("a prepared inference cannot be used")]
-    Kept(#[from] KeptError),
+    Stored(#[from] StoredError),
     /// No randomness.
     #[error(transparent)]
     Random(#[from] SystemRandomError),

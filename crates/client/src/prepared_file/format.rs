@@ -5,8 +5,8 @@ use std::path::Path;
 
 use crypto::domain;
 use crypto::secret::Secret;
-use inference::requests::KeptId;
-use inference::setup::hello::Agreement;
+use inference::requests::StoredId;
+use inference::setup::messages::Agreement;
 
 use super::error::{PreparedFileError, damaged};
 use sealed::ClientToken;
@@ -149,7 +149,7 @@ pub(super) fn file_key(key: &Secret<[u8; 32]>, head: &Head) -> Secret<[u8; 32]> 
 
 #[derive(Debug)]
 pub(super) struct Slot {
-    pub(super) id: KeptId,
+    pub(super) id: StoredId,
     pub(super) expires: u64,
     pub(super) sealed_key: Vec<u8>,
 }
@@ -160,7 +160,7 @@ impl Slot {
         let is_sound =
             bytes[0] == 1 && bytes[1..8].iter().chain(&bytes[SLOT_KEY.end..]).all(|byte| *byte == 0);
         is_sound.then(|| Self {
-            id: KeptId(*bytes[8..24].first_chunk().expect("as many bytes")),
+            id: StoredId(*bytes[8..24].first_chunk().expect("as many bytes")),
             expires: u64::from_le_bytes(*bytes[24..32].first_chunk().expect("as many bytes")),
             sealed_key: bytes[SLOT_KEY].to_vec(),
         })

@@ -1,5 +1,5 @@
 use super::*;
-use inference::setup::hello::Agreement;
+use inference::setup::messages::Agreement;
 use sealed::ClientToken;
 use sealed::secret_file::SecretFileError;
 use std::fs;
@@ -22,8 +22,8 @@ fn description() -> Description {
     }
 }
 
-fn kept(number: u8, expires: u64) -> Kept {
-    Kept { id: KeptId([number; 16]), expires }
+fn kept(number: u8, expires: u64) -> StoredEntry {
+    StoredEntry { id: StoredId([number; 16]), expires }
 }
 
 fn body(number: u8) -> Vec<u8> {
@@ -39,7 +39,7 @@ fn three(path: &Path) -> PreparedFile {
     file
 }
 
-fn take(file: &mut PreparedFile, now: u64) -> Result<(KeptId, Secret<Vec<u8>>), PreparedFileError> {
+fn take(file: &mut PreparedFile, now: u64) -> Result<(StoredId, Secret<Vec<u8>>), PreparedFileError> {
     let chosen = file.choose(now, 1)?.pop().unwrap();
     file.take_bytes(chosen)
 }
@@ -55,7 +55,7 @@ fn what_is_chosen_stays_until_it_is_taken_or_discarded() {
     assert_eq!((ids(&file, 2), ids(&file, 9)), (vec![2, 3], vec![2, 3, 1]));
     let [second, third] = <[_; 2]>::try_from(file.choose(0, 2).unwrap()).unwrap();
     file.discard(second).unwrap();
-    assert_eq!(file.take_bytes(third).unwrap().0, KeptId([3; 16]));
+    assert_eq!(file.take_bytes(third).unwrap().0, StoredId([3; 16]));
     drop(file);
     assert_eq!(ids(&PreparedFile::open(&path, key()).unwrap(), 9), [1]);
 }
@@ -71,7 +71,7 @@ fn inferences_come_out_once_and_the_first_to_expire_comes_first() {
         assert_eq!((file.description().model.as_str(), file.description().agreement), ("small", agreement()));
         assert_eq!(file.description().token.expose(), &[3; 32]);
         let (id, bytes) = take(&mut file, now).unwrap();
-        assert_eq!((id, bytes.expose()), (KeptId([number; 16]), &body(number)));
+        assert_eq!((id, bytes.expose()), (StoredId([number; 16]), &body(number)));
     }
     let mut file = PreparedFile::open(&path, key()).unwrap();
     assert!(matches!(take(&mut file, 0), Err(PreparedFileError::Empty { expired: 0, .. })));
@@ -190,7 +190,7 @@ fn a_file_of_version_1_can_be_read() {
     );
     assert_eq!(file.remaining(0).unwrap(), 1);
     let (id, bytes) = take(&mut file, 0).unwrap();
-    assert_eq!((id, bytes.expose()), (KeptId([2; 16]), &vec![2; 100]));
+    assert_eq!((id, bytes.expose()), (StoredId([2; 16]), &vec![2; 100]));
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use crypto::random::SystemRandomError;
-use inference::kept::KeptError;
-use inference::requests::KeptId;
+use inference::requests::StoredId;
+use inference::stored::StoredError;
 
 use sealed::secret_file::SecretFileError;
 
-/// A prepared inference that was not kept or not given back.
+/// A prepared inference that was not stored or not given back.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The key or the witness.
@@ -94,10 +94,12 @@ pub enum StoreError {
         came: i64,
     },
     /// Not there, no matter why.
-    #[error("{}", id.sentence("is not in the store: it was used, has expired, or is another client's; prepare again"))]
+    #[error(
+        "prepared inference {id} is not in the store: it was used, has expired, or is another client's; prepare again"
+    )]
     Unknown {
         /// Which one.
-        id: KeptId,
+        id: StoredId,
     },
     /// Too many of them.
     #[error("the store keeps at most {limit} {what}; use or let expire what was prepared before")]
@@ -119,15 +121,15 @@ pub enum StoreError {
     #[error("prepared inference {id} was changed in the store by someone without its key; it is gone")]
     Damaged {
         /// Which one.
-        id: KeptId,
+        id: StoredId,
     },
     /// A row holds something else than it should.
-    #[error("{}", id.sentence("cannot be used; it is gone"))]
-    Kept {
+    #[error("prepared inference {id} cannot be used; it is gone")]
+    Unusable {
         /// Which one.
-        id: KeptId,
+        id: StoredId,
         /// Why not.
-        source: KeptError,
+        source: StoredError,
     },
     /// No thread for its upkeep.
     #[error("the store cannot be kept tidy: no thread could be started")]

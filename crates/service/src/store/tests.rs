@@ -89,17 +89,17 @@ fn token(number: u8) -> ClientToken {
     ClientToken::from_bytes([number; 32])
 }
 
-pub(super) fn fresh_id() -> KeptId {
-    KeptId(*Seed::from_system().unwrap().expose().first_chunk().unwrap())
+pub(super) fn fresh_id() -> StoredId {
+    StoredId(*Seed::from_system().unwrap().expose().first_chunk().unwrap())
 }
 
-fn put(store: &PreparedStore, plain: &[u8]) -> KeptId {
+fn put(store: &PreparedStore, plain: &[u8]) -> StoredId {
     let id = fresh_id();
     store.put_bytes(OWNER, id, &token(1).hash(), &MODEL, plain).unwrap();
     id
 }
 
-fn take(store: &PreparedStore, id: KeptId) -> Result<Vec<u8>, StoreError> {
+fn take(store: &PreparedStore, id: StoredId) -> Result<Vec<u8>, StoreError> {
     let taken = store.take_bytes(&[id], &token(1), &MODEL)?;
     Ok(taken[0].1.expose().clone())
 }
@@ -112,7 +112,7 @@ fn what_is_put_comes_out_once_for_its_client_and_model_alone() {
         let unknown = |result| matches!(result, Err(StoreError::Unknown { .. }));
         assert!(unknown(store.take_bytes(&[id], &token(2), &MODEL)));
         assert!(unknown(store.take_bytes(&[id], &token(1), &[6; 32])));
-        assert!(unknown(store.take_bytes(&[KeptId([0; 16])], &token(1), &MODEL)));
+        assert!(unknown(store.take_bytes(&[StoredId([0; 16])], &token(1), &MODEL)));
         // Refusals spent nothing; another process gets it, once.
         let other = place.open().unwrap();
         assert_eq!(take(&other, id).unwrap(), b"half");
@@ -128,7 +128,7 @@ fn a_batch_is_taken_whole_or_not_at_all() {
     in_both("batch", |place| {
         let store = place.open().unwrap();
         let ids = [put(&store, b"one"), put(&store, b"two")];
-        let with_a_stranger = [ids[0], KeptId([9; 16]), ids[1]];
+        let with_a_stranger = [ids[0], StoredId([9; 16]), ids[1]];
         assert!(store.take_bytes(&with_a_stranger, &token(1), &MODEL).is_err());
         assert!(store.take_bytes(&[ids[0], ids[0]], &token(1), &MODEL).is_err(), "no id twice");
         let taken = store.take_bytes(&ids, &token(1), &MODEL).unwrap();

@@ -42,7 +42,7 @@ struct Tally {
 /// Every case of a level: each script, each direction, each place, each fault.
 fn all_cases(world: &Arc<World>, level: Level) -> Vec<Case> {
     let mut cases = Vec::new();
-    for script in [Script::Plain, Script::Prepare, Script::Kept] {
+    for script in [Script::Plain, Script::Prepare, Script::Stored] {
         let counts = world.measure(level, script);
         for (way, count) in [Way::ToServer, Way::ToClient].into_iter().zip(counts) {
             for index in 0..count {

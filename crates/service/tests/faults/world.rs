@@ -48,7 +48,7 @@ pub(crate) enum Script {
     /// Prepares into a file.
     Prepare,
     /// Classifies from the file.
-    Kept,
+    Stored,
 }
 
 /// One fault at one place.
@@ -166,7 +166,7 @@ impl World {
                 let file = UsedFile { path: self.fresh_path(), copy: None };
                 (self.prepare(level, plan, &file.path).map(|()| None), Some(file))
             }
-            Script::Kept => {
+            Script::Stored => {
                 let path = self.fresh_path();
                 self.prepare(Level::Messages, &Arc::default(), &path).unwrap();
                 let copy = Some(std::fs::read(&path).unwrap());
@@ -299,7 +299,7 @@ fn key() -> Secret<[u8; 32]> {
 
 fn serve(model: &InferenceModel, folder: &Path, patience: Duration) -> Running {
     let options = StoreOptions { per_client: 10_000, ..StoreOptions::in_folder(folder) };
-    let keeper = Arc::new(PreparedStore::open(options).unwrap());
+    let store = Arc::new(PreparedStore::open(options).unwrap());
     let limits = Limits { silence: patience, idle: patience, ..Limits::default() };
-    Running::restart("model", model, limits, Some(keeper))
+    Running::restart("model", model, limits, Some(store))
 }

@@ -14,14 +14,14 @@ use inference::connection::{Fingerprint, Identity, TlsAcceptor, Trust};
 use inference::plan::Reveal;
 use inference::requests::Request;
 use inference::server::{ServedModel, WeightMemory};
-use inference::setup::hello::ModelName;
+use inference::setup::messages::ModelName;
 use network::freeze::{FreezeOptions, freeze};
 use network::image::Image;
 use network::inference_model::InferenceModel;
 use network::reference;
 use network::weights::FloatWeights;
 use network::zoo;
-use service::{Keeper, Limits, Service, ServiceParts};
+use service::{Limits, Service, ServiceParts, Store};
 
 /// A few hundred ReLUs.
 pub(crate) fn tiny_model(seed: u64) -> InferenceModel {
@@ -57,25 +57,25 @@ impl Running {
         models: &[(&str, &InferenceModel)],
         limits: Limits,
         reveal: Reveal,
-        keeper: Option<Arc<dyn Keeper>>,
+        store: Option<Arc<dyn Store>>,
     ) -> Self {
         let identity = Identity::generate().unwrap();
         let fingerprint = identity.fingerprint();
         let acceptor = TlsAcceptor::new(identity.into_key(), None).unwrap();
-        Self::start_secured(models, limits, reveal, keeper, acceptor, fingerprint)
+        Self::start_secured(models, limits, reveal, store, acceptor, fingerprint)
     }
 
     pub(crate) fn start_secured(
         models: &[(&str, &InferenceModel)],
         limits: Limits,
         reveal: Reveal,
-        keeper: Option<Arc<dyn Keeper>>,
+        store: Option<Arc<dyn Store>>,
         acceptor: TlsAcceptor,
         fingerprint: Fingerprint,
     ) -> Self {
         let serve = |model| Arc::new(ServedModel::new(model, reveal, WeightMemory::Everything).unwrap());
         let named = models.iter().map(|(name, model)| (ModelName::new(name).unwrap(), serve(*model)));
-        Self::run(ServiceParts { models: named.collect(), acceptor, limits, keeper }, fingerprint)
+        Self::run(ServiceParts { models: named.collect(), acceptor, limits, store }, fingerprint)
     }
 
     /// Serves one model as a server does that was started before: its commitments are those of the same salt.
@@ -83,14 +83,14 @@ impl Running {
         name: &str,
         model: &InferenceModel,
         limits: Limits,
-        keeper: Option<Arc<dyn Keeper>>,
+        store: Option<Arc<dyn Store>>,
     ) -> Self {
         let identity = Identity::generate().unwrap();
         let fingerprint = identity.fingerprint();
         let acceptor = TlsAcceptor::new(identity.into_key(), None).unwrap();
         let served = ServedModel::with_salt(model, Reveal::Logits, WeightMemory::Everything, &[7; 32]);
         let models = BTreeMap::from([(ModelName::new(name).unwrap(), Arc::new(served.unwrap()))]);
-        Self::run(ServiceParts { models, acceptor, limits, keeper }, fingerprint)
+        Self::run(ServiceParts { models, acceptor, limits, store }, fingerprint)
     }
 
     fn run(parts: ServiceParts, fingerprint: Fingerprint) -> Self {
@@ -125,7 +125,7 @@ impl Running {
 /// Classifies an image and holds the answer against the reference, bit for bit.
 pub(crate) fn classify_exactly(client: &mut PrivateClient, model: &InferenceModel, image: &Image) {
     let session = client.session_mut();
-    session.request(&Request::Prepare { count: 1, keep: None }, |_| {}).unwrap();
+    session.request(&Request::Prepare { count: 1, store: None }, |_| {}).unwrap();
     let mut prepared = session.prepare_recorded().unwrap();
     let coins = prepared.take_record().unwrap();
     session.request(&Request::Classify { count: 1 }, |_| {}).unwrap();

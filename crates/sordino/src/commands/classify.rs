@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use inference::client::Wishes;
 use inference::connection::{CertifiedKey, Fingerprint, Trust};
-use inference::setup::hello::ModelName;
+use inference::setup::messages::ModelName;
 use inference::transcript::Traffic;
 use network::image::Image;
 

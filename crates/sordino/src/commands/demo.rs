@@ -128,7 +128,7 @@ fn classify(
         phases.iter().map(|phase| session.connection().transcript().bytes(*phase)).sum()
     };
     let (before, start) = (bytes(session), Instant::now());
-    session.request(&Request::Prepare { count: 1, keep: None }, |_| {})?;
+    session.request(&Request::Prepare { count: 1, store: None }, |_| {})?;
     let mut prepared = session.prepare_recorded()?;
     let coins = prepared.take_record().context("the shares were recorded")?;
     let (offline, start) = (start.elapsed(), Instant::now());

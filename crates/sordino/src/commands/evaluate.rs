@@ -8,9 +8,9 @@ use anyhow::{Context, bail};
 use clap::Args;
 use network::inference_model::InferenceModel;
 use recipes::data::{self, DataRequest, SyntheticSize};
+use recipes::trial::{count_right, spread};
 use results::RecordFile;
 use serde::Serialize;
-use recipes::trial::{count_right, spread};
 
 use super::model::is_model_file;
 use super::train::DeviceChoice;

@@ -110,7 +110,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         model: client.model().to_owned(),
         prepared: file.remaining(seconds_now())?,
         file_bytes: std::fs::metadata(&arguments.output)?.len(),
-        bytes_each: plan.kept_client_bytes()? as u64,
+        bytes_each: plan.stored_client_bytes() as u64,
         wall_s: start.elapsed().as_secs_f64(),
     };
     client.finish()?;

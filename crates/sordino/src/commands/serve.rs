@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 use inference::plan::Reveal;
-use inference::setup::hello::ModelName;
+use inference::setup::messages::ModelName;
 use service::store::{PreparedStore, StoreOptions};
-use service::{Keeper, Limits, Service, ServiceParts, process_memory};
+use service::{Limits, Service, ServiceParts, Store, process_memory};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
@@ -37,8 +37,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let models = settings.load_models()?;
     let names = models.keys().map(ModelName::as_str).collect::<Vec<_>>().join(", ");
     let limits = Limits { process: PROCESS_BYTES, ..settings.limits() };
-    let keeper = settings.store()?.as_ref().map(open_store).transpose()?;
-    let service = Service::new(ServiceParts { models, acceptor, limits, keeper })?;
+    let store = settings.store()?.as_ref().map(open_store).transpose()?;
+    let service = Service::new(ServiceParts { models, acceptor, limits, store })?;
     let metrics = settings.metrics.as_deref().map(bind).transpose()?;
     let shown = metrics.as_ref().map(TcpListener::local_addr).transpose()?;
     if let Some(listener) = metrics {
@@ -99,7 +99,7 @@ fn protect_memory() {
     }
 }
 
-fn open_store(options: &StoreOptions) -> anyhow::Result<Arc<dyn Keeper>> {
+fn open_store(options: &StoreOptions) -> anyhow::Result<Arc<dyn Store>> {
     let store = PreparedStore::open_tidy(options);
     Ok(store.context("prepared inferences cannot be kept; --store none does without")?)
 }

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use client::prepared_file::{Chosen, Description, Kept, PreparedFile, PreparedFileError};
+use client::prepared_file::{Chosen, Description, PreparedFile, PreparedFileError, StoredEntry};
 use crypto::secret::Secret;
-use inference::setup::hello::Agreement;
+use inference::setup::messages::Agreement;
 use sealed::ClientToken;
 
 /// The file and what it takes to open it, as a client that opens it anew for each use.
@@ -25,7 +25,7 @@ impl BytesFile {
         PreparedFile::open(&self.path, Secret::new([1; 32])).unwrap()
     }
 
-    pub(super) fn add(&mut self, kept: Kept, body: &[u8]) {
+    pub(super) fn add(&mut self, kept: StoredEntry, body: &[u8]) {
         self.open().add_bytes(kept, body).unwrap();
     }
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::client_file::BytesFile;
 use super::*;
-use client::prepared_file::Kept;
+use client::prepared_file::StoredEntry;
 
 const OPERATIONS: usize = 24;
 
@@ -63,10 +63,10 @@ struct World {
     processes: Vec<Option<PreparedStore>>,
     file: BytesFile,
     old_file: Option<Vec<u8>>,
-    old_database: Option<Vec<KeptId>>,
+    old_database: Option<Vec<StoredId>>,
     spends_since_copy: usize,
-    fates: HashMap<KeptId, (Fate, i64)>,
-    served: Vec<KeptId>,
+    fates: HashMap<StoredId, (Fate, i64)>,
+    served: Vec<StoredId>,
     number: u8,
 }
 
@@ -143,11 +143,11 @@ impl World {
         let id = fresh_id();
         let expires = self.store(process).put_bytes(OWNER, id, &token(1).hash(), &MODEL, &body).unwrap();
         self.fates.insert(id, (Fate::Waiting, expires as i64));
-        self.file.add(Kept { id, expires }, &body);
+        self.file.add(StoredEntry { id, expires }, &body);
     }
 
     /// Asks for an inference and compares with what must happen.
-    fn ask(&mut self, process: usize, id: KeptId) -> Option<Vec<u8>> {
+    fn ask(&mut self, process: usize, id: StoredId) -> Option<Vec<u8>> {
         let (fate, expires) = self.fates[&id];
         let result = take(self.store(process), id);
         match result {

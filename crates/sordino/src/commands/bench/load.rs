@@ -124,7 +124,7 @@ fn visit(
     let mut client = PrivateClient::connect(&server.address, options)?;
     let connected = Instant::now();
     let session = client.session_mut();
-    session.request(&Request::Prepare { count: 1, keep: None }, |_| {})?;
+    session.request(&Request::Prepare { count: 1, store: None }, |_| {})?;
     let admitted = Instant::now();
     let mut prepared = session.prepare_recorded()?;
     let ready = Instant::now();

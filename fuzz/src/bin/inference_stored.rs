@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use crypto::secret::Secret;
 use inference::client::PreparedClient;
 use inference::plan::Reveal;
-use inference::server::{KeptServer, ServedModel, WeightMemory};
+use inference::server::{StoredServer, ServedModel, WeightMemory};
 use libfuzzer_sys::fuzz_target;
 use network::inference_model::InferenceModel;
 
@@ -44,8 +44,8 @@ fuzz_target!(|data: &[u8]| {
     let served = served();
     if is_server & 1 == 1 {
         let bytes = changed(SERVER, place, *length, data);
-        if let Ok(prepared) = KeptServer::from_bytes(Secret::new(bytes.clone())).revive(served) {
-            assert_eq!(prepared.into_kept().into_bytes().expose(), &bytes);
+        if let Ok(prepared) = StoredServer::from_bytes(Secret::new(bytes.clone())).revive(served) {
+            assert_eq!(prepared.into_stored().into_bytes().expose(), &bytes);
         }
     } else {
         let bytes = changed(CLIENT, place, *length, data);

@@ -7,11 +7,11 @@ use crypto::secret::Secret;
 use inference::InferenceError;
 use inference::client::Answer;
 use inference::connection::refusal::RefusalCode;
-use inference::requests::{KeptId, Request};
+use inference::requests::{Request, StoredId};
 use network::image::Image;
 use sealed::ClientToken;
 
-use crate::prepared_file::{Chosen, Description, Kept, PreparedFile};
+use crate::prepared_file::{Chosen, Description, PreparedFile, StoredEntry};
 use crate::{ClientError, PrivateClient};
 
 impl<S: Read + Write> PrivateClient<S> {
@@ -35,15 +35,15 @@ impl<S: Read + Write> PrivateClient<S> {
     /// When the file is another model's or full, the server keeps nothing or no more, or the connection breaks.
     pub fn prepare_into(&mut self, file: &mut PreparedFile) -> Result<(), ClientError> {
         self.expect_same_agreement(file)?;
-        let request = Request::Prepare { count: 1, keep: Some(file.description().token.hash()) };
+        let request = Request::Prepare { count: 1, store: Some(file.description().token.hash()) };
         let ids = self.session.request(&request, &mut self.waiting)?;
         let [id] = ids[..] else { return Err(ClientError::NotNamed { came: ids.len() }) };
         let traffic = self.session.plan().traffic().offline;
         self.patience.for_bytes(traffic.bytes_up + traffic.bytes_down);
         let prepared = self.session.prepare()?;
-        let expires = self.session.await_kept()?;
+        let expires = self.session.await_stored()?;
         self.patience.rest();
-        file.add(Kept { id, expires }, prepared, self.session.plan())?;
+        file.add(StoredEntry { id, expires }, prepared, self.session.plan())?;
         Ok(())
     }
 
@@ -76,7 +76,7 @@ impl<S: Read + Write> PrivateClient<S> {
         let chosen = file.choose(now, images.len())?;
         let token = Secret::new(*file.description().token.expose());
         let ids = chosen.iter().map(Chosen::id).collect();
-        if let Err(error) = self.request(&Request::ClassifyKept { token, ids }) {
+        if let Err(error) = self.request(&Request::ClassifyStored { token, ids }) {
             forget_spent(file, chosen, &error)?;
             return Err(error);
         }
@@ -111,7 +111,7 @@ fn forget_spent(
     if refusal.code != RefusalCode::Spent {
         return Ok(());
     }
-    let named = KeptId::spent_by(refusal);
+    let named = refusal.subject();
     for chosen in chosen.into_iter().filter(|chosen| named.is_none_or(|id| id == chosen.id())) {
         file.discard(chosen)?;
     }

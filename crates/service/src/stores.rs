@@ -1,15 +1,15 @@
-//! Where prepared inferences outlive their session.
+//! Where prepared inferences outlive their session: the one trait of all stores.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crypto::secret::Secret;
 use inference::connection::refusal::Refusal;
-use inference::requests::KeptId;
+use inference::requests::StoredId;
 use inference::server::{PreparedServer, ServedModel};
-use inference::setup::hello::ModelName;
+use inference::setup::messages::ModelName;
 
-/// Whose a kept inference is, and for which model.
+/// Whose a stored inference is, and for which model.
 #[derive(Clone)]
 pub struct Owner {
     /// The model's name.
@@ -31,25 +31,25 @@ impl fmt::Display for ClientName {
 }
 
 /// A durable store of prepared inferences. Its calls come from the threads of sessions.
-pub trait Keeper: Send + Sync {
+pub trait Store: Send + Sync {
     /// Whether this client may store so many more.
     ///
     /// # Errors
     /// When it may not, or the store fails.
-    fn has_room(&self, owner: &Owner, count: u32) -> Result<(), KeepError>;
+    fn has_room(&self, owner: &Owner, count: u32) -> Result<(), StoreFault>;
 
     /// Stores one durably before it returns. Only who shows the token with this BLAKE3 hash may take it. Says when it
     /// expires, in seconds since 1970.
     ///
     /// # Errors
     /// When the store fails.
-    fn keep(
+    fn put(
         &self,
         owner: &Owner,
         token_hash: &[u8; 32],
-        id: KeptId,
+        id: StoredId,
         prepared: PreparedServer,
-    ) -> Result<u64, KeepError>;
+    ) -> Result<u64, StoreFault>;
 
     /// Takes all of them or none. They are durably spent before it returns.
     ///
@@ -59,13 +59,13 @@ pub trait Keeper: Send + Sync {
         &self,
         owner: &Owner,
         token: &Secret<[u8; 32]>,
-        ids: &[KeptId],
-    ) -> Result<Vec<PreparedServer>, KeepError>;
+        ids: &[StoredId],
+    ) -> Result<Vec<PreparedServer>, StoreFault>;
 }
 
-/// Why something is not kept or not given back.
+/// Why something is not stored or not given back.
 #[derive(Debug, thiserror::Error)]
-pub enum KeepError {
+pub enum StoreFault {
     /// The client is told.
     #[error("{0}")]
     Refused(Refusal),

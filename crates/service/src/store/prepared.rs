@@ -1,0 +1,69 @@
+//! The store as the service sees it.
+
+use crypto::secret::Secret;
+use inference::connection::refusal::{Refusal, RefusalCode};
+use inference::requests::StoredId;
+use inference::server::PreparedServer;
+
+use sealed::ClientToken;
+
+use super::{PreparedStore, StoreError};
+use crate::stores::{Owner, Store, StoreFault};
+use sealed::seal::OVERHEAD;
+
+impl Store for PreparedStore {
+    fn has_room(&self, owner: &Owner, count: u32) -> Result<(), StoreFault> {
+        let bytes = (owner.served.plan().stored_server_bytes() + OVERHEAD) as u64;
+        let count = u64::from(count);
+        Ok(self.expect_room(owner.client.0.as_bytes(), count, bytes.saturating_mul(count))?)
+    }
+
+    fn put(
+        &self,
+        owner: &Owner,
+        token_hash: &[u8; 32],
+        id: StoredId,
+        prepared: PreparedServer,
+    ) -> Result<u64, StoreFault> {
+        Ok(self.put(owner.client.0.as_bytes(), id, token_hash, prepared)?)
+    }
+
+    fn take(
+        &self,
+        owner: &Owner,
+        token: &Secret<[u8; 32]>,
+        ids: &[StoredId],
+    ) -> Result<Vec<PreparedServer>, StoreFault> {
+        let token = ClientToken::from_bytes(*token.expose());
+        Ok(PreparedStore::take(self, ids, &token, &owner.served)?)
+    }
+}
+
+impl From<StoreError> for StoreFault {
+    /// What a client can do something about is told to it; the rest is the operator's.
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unknown { id } | StoreError::Unusable { id, .. } => {
+                Self::Refused(Refusal::about(RefusalCode::Spent, id, error.to_string()))
+            }
+            StoreError::Full { .. } => Self::Refused(Refusal::new(RefusalCode::Limit, error.to_string())),
+            _ => Self::Failed(Box::new(error)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_can_tell_which_inference_is_refused() {
+        let id = StoredId([0xa7; 16]);
+        let source = inference::stored::StoredError::Length { expected: 1, came: 2 };
+        for error in [StoreError::Unknown { id }, StoreError::Unusable { id, source }] {
+            let StoreFault::Refused(refusal) = StoreFault::from(error) else { panic!("a refusal") };
+            let heard = Refusal::from_bytes(&refusal.to_bytes());
+            assert_eq!((heard.code, heard.subject()), (RefusalCode::Spent, Some(id)), "{heard}");
+        }
+    }
+}

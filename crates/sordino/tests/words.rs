@@ -1,5 +1,5 @@
-//! The book says what is there: names of the glossary and of the style guide's samples occur in the code, and the reference
-//! of the command line lists exactly the flags that there are.
+//! The book says what is there: names of the glossary and of the style guide's samples occur in the code, the reference of
+//! the command line lists exactly the flags that there are, and that of recipes has every key of ours.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -46,6 +46,29 @@ fn the_reference_lists_the_flags_that_help_prints() {
         }
         assert_eq!(listed, flags, "flags of {verb:?} in the reference, and those it takes");
     }
+}
+
+#[test]
+fn the_reference_names_every_key_of_our_recipes() {
+    let named: Words =
+        spans(&page("reference/recipes.md").replace("```", "")).flat_map(identifiers).collect();
+    let mut keys = Words::new();
+    for folder in ["recipes", "recipes/sweeps"] {
+        for entry in std::fs::read_dir(repository().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_some_and(|extension| extension == "toml") {
+                for line in std::fs::read_to_string(&path).unwrap().lines() {
+                    // What stands before a sign of equality outside of texts, in tables within a line, too.
+                    let code: String =
+                        line.split('#').next().unwrap_or_default().split('"').step_by(2).collect();
+                    let before = code.split('=').rev().skip(1);
+                    keys.extend(before.filter_map(|text| identifiers(text).last()));
+                }
+            }
+        }
+    }
+    let missing: Words = keys.difference(&named).cloned().collect();
+    assert!(keys.len() > 40 && missing.is_empty(), "docs/src/reference/recipes.md lacks {missing:?}");
 }
 
 fn repository() -> PathBuf {

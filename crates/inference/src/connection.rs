@@ -13,13 +13,13 @@ mod tls;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
 
 use crypto::domain;
 use crypto::random::{InferenceId, SessionId};
 
 use crate::InferenceError;
-use crate::transcript::{Kind, Phase, Transcript, Work};
+use crate::conversation::{Incoming, Outgoing, Party, Planned, WorkTimes, legs};
+use crate::transcript::{Kind, Phase, Transcript};
 use frame::{FrameError, FrameKind, HEADER_BYTES, Header, LengthRule, MAGIC, PROTOCOL_VERSION};
 use refusal::Refusal;
 
@@ -75,6 +75,8 @@ pub struct Connection<S> {
     inference: [u8; 8],
     sent: Direction,
     received: Direction,
+    /// An error leaves the parties at different places of the stream; nothing may follow it.
+    is_broken: bool,
 }
 
 /// How far one direction is.
@@ -112,12 +114,56 @@ impl<S: Read + Write> Connection<S> {
             sent: Direction::default(),
             received: Direction::default(),
             has_unsent: false,
+            is_broken: false,
         }
     }
 
-    /// From here on bytes belong to this phase.
-    pub(crate) fn enter(&mut self, phase: Phase) {
+    /// Runs one exchange of a phase as a whole: if it fails, nothing more can be said over this connection.
+    pub(crate) fn exchange<R>(
+        &mut self,
+        phase: Phase,
+        run: impl FnOnce(&mut Self) -> Result<R, InferenceError>,
+    ) -> Result<R, InferenceError> {
+        if std::mem::replace(&mut self.is_broken, true) {
+            return Err(InferenceError::Broken);
+        }
         self.phase = phase;
+        let result = run(self)?;
+        self.concern(None);
+        self.is_broken = false;
+        Ok(result)
+    }
+
+    /// Follows a list of messages, leg by leg: says this party's and hears the peer's, for each inference in turn. Tells
+    /// `heard` of each message that came, and how many bytes crossed in this phase so far.
+    pub(crate) fn converse<M>(
+        &mut self,
+        messages: &[Planned<M>],
+        inferences: &[InferenceId],
+        party: &mut impl Party<M>,
+        mut heard: impl FnMut(&M, u64),
+    ) -> Result<(), InferenceError> {
+        for leg in legs(messages) {
+            let is_ours = leg[0].is_upward == (self.role == Role::Client);
+            for (number, inference) in inferences.iter().enumerate() {
+                self.concern(Some(*inference));
+                for message in leg {
+                    if is_ours {
+                        self.begin(message.kind, message.bytes)?;
+                        party.say(number, message, self)?;
+                    } else {
+                        self.expect(message.kind, message.bytes)?;
+                        party.hear(number, message, self)?;
+                        heard(&message.content, self.transcript.bytes(self.phase));
+                    }
+                }
+            }
+            if is_ours {
+                self.flush()?;
+            }
+            party.pause(leg)?;
+        }
+        Ok(())
     }
 
     /// From here on frames belong to this session.
@@ -130,14 +176,9 @@ impl<S: Read + Write> Connection<S> {
         self.inference = inference.map_or([0; 8], |id| tag(&id.0));
     }
 
-    /// Notes work done since a moment.
-    pub(crate) fn spent(&mut self, work: Work, since: Instant) {
-        self.took(work, since.elapsed());
-    }
-
-    /// Notes work that took so long.
-    pub(crate) fn took(&mut self, work: Work, time: Duration) {
-        self.transcript.took(self.phase, work, time);
+    /// Notes what a party worked on in this phase.
+    pub(crate) fn took(&mut self, times: WorkTimes) {
+        times.into_iter().for_each(|(work, time)| self.transcript.took(self.phase, work, time));
     }
 
     /// Sends a message whole.
@@ -191,6 +232,21 @@ impl<S: Read + Write> Connection<S> {
         }
     }
 
+    /// Tells the peer why this party goes no further, where that helps it. The error is what counts, not whether the
+    /// peer heard of it.
+    pub(crate) fn tell(&mut self, error: InferenceError) -> InferenceError {
+        let _ = error.for_peer().map(|refusal| self.refuse(&refusal));
+        error
+    }
+
+    /// Ends this party's part with a last word, if the stream is at a place where that can be said.
+    pub(crate) fn break_off(&mut self, refusal: &Refusal) {
+        self.is_broken = true;
+        self.concern(None);
+        // Whether the peer still listens makes no difference here.
+        let _ = self.refuse(refusal);
+    }
+
     /// Tells the peer why this party goes no further, unless it is in the middle of a message.
     ///
     /// # Errors
@@ -215,14 +271,6 @@ impl<S: Read + Write> Connection<S> {
     pub(crate) fn receive_at_most(&mut self, kind: Kind, limit: u64) -> Result<Vec<u8>, InferenceError> {
         let length = self.expect_frame(kind, LengthRule::AtMost(limit))?;
         self.receive_piece(length as usize)
-    }
-
-    pub(crate) fn receive_array<const N: usize>(&mut self, kind: Kind) -> Result<[u8; N], InferenceError> {
-        let mut bytes = [0; N];
-        self.expect(kind, N)?;
-        self.received.take(N);
-        self.stream.read_exact(&mut bytes)?;
-        Ok(bytes)
     }
 
     /// Waits for a message of so many bytes, which [`Connection::receive_piece`] gives.
@@ -279,6 +327,22 @@ impl<S: Read + Write> Connection<S> {
     /// The stream itself.
     pub fn into_inner(self) -> S {
         self.stream
+    }
+}
+
+impl<S: Read + Write> Outgoing for Connection<S> {
+    fn piece(&mut self, bytes: &[u8]) -> Result<(), InferenceError> {
+        self.send_piece(bytes)
+    }
+
+    fn flush(&mut self) -> Result<(), InferenceError> {
+        Self::flush(self)
+    }
+}
+
+impl<S: Read + Write> Incoming for Connection<S> {
+    fn piece(&mut self, length: usize) -> Result<Vec<u8>, InferenceError> {
+        self.receive_piece(length)
     }
 }
 

@@ -8,6 +8,7 @@ use crypto::ot::error::OtError;
 use crypto::random::SystemRandomError;
 use crypto::ring::geometry::GeometryError;
 use crypto::ring::{RingError, UnpackError, WidthOutOfRange};
+use network::digest::Digest;
 use network::image::ImageError;
 use network::inference_model::ModelFileError;
 
@@ -16,7 +17,7 @@ use crate::connection::frame::FrameError;
 use crate::connection::refusal::{Refusal, RefusalCode};
 use crate::plan::Reveal;
 use crate::requests::RequestError;
-use crate::setup::hello::HelloError;
+use crate::setup::messages::HelloError;
 
 /// An inference that could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -72,10 +73,10 @@ pub enum InferenceError {
     OtherModel {
         /// What was compared.
         what: &'static str,
-        /// In hexadecimal digits.
-        expected: String,
-        /// In hexadecimal digits.
-        came: String,
+        /// What was wished for.
+        expected: Digest,
+        /// What the server has.
+        came: Digest,
     },
     /// The outline asks for more than the client gives.
     #[error(

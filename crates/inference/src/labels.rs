@@ -46,20 +46,37 @@ impl ExpandedLabels {
     }
 
     /// All corrections in one message, all labels.
-    pub(crate) fn choose(self, choices: &[u8]) -> Result<(Vec<u8>, Secret<Vec<u128>>), InferenceError> {
+    pub(crate) fn choose(self, choices: &[u8]) -> Result<(Vec<u8>, ReceivedLabels), InferenceError> {
         let mut message = Vec::with_capacity(correction_bytes(choices.len() * 8));
         for (chunk, bytes) in self.chunks.into_iter().zip(choices.chunks(BATCH / 8)) {
             let bits = SecretBits::from_packed(8 * bytes.len(), bytes.to_vec())?;
             message.extend_from_slice(chunk.correct(&bits)?.to_bytes());
         }
-        Ok((message, self.labels))
+        Ok((message, ReceivedLabels { labels: self.labels, position: 0 }))
+    }
+}
+
+/// The client's labels of the bits it chose, in their order.
+pub(crate) struct ReceivedLabels {
+    labels: Secret<Vec<u128>>,
+    position: usize,
+}
+
+impl ReceivedLabels {
+    /// The next labels; the padding to whole bytes behind them is passed over.
+    pub(crate) fn take(&mut self, count: usize) -> Vec<WireLabel> {
+        let labels = &self.labels.expose()[self.position..][..count];
+        self.position += count.next_multiple_of(8);
+        labels.iter().map(|label| WireLabel::from(*label)).collect()
     }
 }
 
 /// The server's side: labels of bit 0, batch by batch, in the order of the client's choices.
 pub(crate) struct ZeroLabels<'a> {
     sender: &'a mut CorrelatedSender,
-    corrections: &'a [u8],
+    corrections: Vec<u8>,
+    /// Where the corrections of the next batch begin.
+    corrected: usize,
     transfers: usize,
     workers: &'a Workers,
     batch: Vec<u128>,
@@ -67,13 +84,14 @@ pub(crate) struct ZeroLabels<'a> {
 }
 
 impl<'a> ZeroLabels<'a> {
-    pub(crate) fn new(
-        sender: &'a mut CorrelatedSender,
-        corrections: &'a [u8],
-        transfers: usize,
-        workers: &'a Workers,
-    ) -> Self {
-        Self { sender, corrections, transfers, workers, batch: Vec::new(), position: 0 }
+    pub(crate) fn new(sender: &'a mut CorrelatedSender, transfers: usize, workers: &'a Workers) -> Self {
+        let (corrections, batch) = (Vec::new(), Vec::new());
+        Self { sender, corrections, corrected: 0, transfers, workers, batch, position: 0 }
+    }
+
+    /// Takes the client's corrections, as many bytes as [`correction_bytes`] says.
+    pub(crate) fn correct(&mut self, corrections: Vec<u8>) {
+        self.corrections = corrections;
     }
 
     /// The next labels; the padding to whole bytes behind them is passed over.
@@ -104,8 +122,9 @@ impl<'a> ZeroLabels<'a> {
         self.position = 0;
         let mut items = Vec::with_capacity(counts.len());
         for (count, labels) in counts.into_iter().zip(self.batch.chunks_mut(BATCH)) {
-            let (bytes, rest) = self.corrections.split_at(32 * count.div_ceil(8));
-            self.corrections = rest;
+            let length = 32 * count.div_ceil(8);
+            let bytes = &self.corrections[self.corrected..][..length];
+            self.corrected += length;
             items.push((self.sender.next_chunk(count)?, bytes, labels));
         }
         self.workers.map(items, |(chunk, bytes, labels)| {

@@ -20,30 +20,55 @@
 //! exists. A ReLU that a mask drops costs no gate, label or table: its position is truncated instead, for a few bytes
 //! in the same round trip ([`crypto::garble::truncate`]).
 //!
+//! One image's way, top-down:
+//!
 //! ```text
-//! plan         what both parties derive from the outline: steps, rounds, bytes
-//! local        linear steps on one party's shares
-//! labels       the stream of wire labels from oblivious transfer
-//! client  server   the parties: set-up, prepare, classify
-//! kept         prepared material as bytes, for an online phase over another connection
-//! setup        hellos, session ids, commitments
-//! requests     what a client asks for after the set-up
-//! connection   messages between them: framed, checked, counted
-//! workers      the threads of one party
-//! transcript   what was sent, when, in which phase
+//! plan          what both parties derive from the outline: parameters, parts, messages, bytes
+//! setup         hellos, session ids, commitments, keys and base transfers
+//! offline       linear layers under encryption, offers for everything nonlinear
+//! online        blinded image, openings and replies, the answer
+//! ```
+//!
+//! The phases are folders with a `client`, a `server` and their `messages`; none of them knows a connection. They use
+//!
+//! ```text
+//! conversation  messages in the order of the plan, bytes in pieces, no sockets
+//! nonlinear     what needs messages: ReLUs, maxima, truncations, the argmax; a file a side for each
+//! shares        one party's shares, and the local steps on them (local)
+//! labels        the stream of wire labels from oblivious transfer
+//! geometry      the network's layers in the words of the tools
+//! stored        prepared material as bytes, for an online phase over another connection
+//! ```
+//!
+//! and at the edge, where bytes move:
+//!
+//! ```text
+//! client  server   sessions over a connection: set up, prepare, classify
+//! requests      what a client asks for after the set-up
+//! connection    frames, checked and counted; in memory or over TLS
+//! workers       the threads of one party
+//! transcript    what was sent, when, in which phase
+//! verify        both parties in one process, held against the reference
 //! ```
 
 pub mod client;
 pub mod connection;
+mod conversation;
 mod error;
-pub mod kept;
+mod geometry;
 mod labels;
 mod local;
+mod nonlinear;
+mod offline;
+mod online;
 pub mod plan;
 pub mod requests;
 pub mod server;
 pub mod setup;
+mod shares;
+pub mod stored;
 pub mod transcript;
+pub mod verify;
 mod workers;
 
 pub use error::InferenceError;

@@ -2,14 +2,13 @@
 //!
 //! A share of an input lives in a ring at least as wide as that of the output, and is narrowed first, which is free.
 
-use crypto::ring::geometry::Extent;
 use crypto::ring::{RingVector, RingWidth, Share, SumPool};
 use crypto::secret::Secret;
 use network::inference_model::{ModelOperation, ModelOutline, ModelStep};
 use network::shape::Shape;
-use network::spec::Pool;
 
 use crate::InferenceError;
+use crate::geometry::{extent, sum_pool};
 
 /// The share of a linear step's output, for every operation but those with secret weights.
 pub(crate) fn apply(
@@ -61,14 +60,6 @@ pub(crate) fn apply(
     }
 }
 
-/// Whether [`apply`] handles a step.
-pub(crate) fn is_local(operation: &ModelOperation) -> bool {
-    !matches!(
-        operation,
-        ModelOperation::Linear { .. } | ModelOperation::Activate { .. } | ModelOperation::Maximum { .. }
-    )
-}
-
 /// Shifts each channel of a linear layer's output to the common scale.
 pub(crate) fn shift_channels(
     values: RingVector,
@@ -111,19 +102,4 @@ fn cropped(input: &RingVector, shape: Shape) -> impl Iterator<Item = u64> {
 fn collected(width: RingWidth, values: impl Iterator<Item = u64>) -> RingVector {
     let values = Secret::new(values.collect::<Vec<_>>());
     RingVector::from_unsigned(width, values.expose())
-}
-
-fn extent(shape: Shape) -> Extent {
-    Extent { height: shape.height, width: shape.width }
-}
-
-fn sum_pool(shape: Shape, pool: &Pool) -> Result<SumPool, InferenceError> {
-    let square = Extent::square;
-    Ok(SumPool::new(
-        shape.channels,
-        extent(shape),
-        square(pool.window),
-        square(pool.stride),
-        square(pool.padding),
-    )?)
 }

@@ -1,29 +1,30 @@
 //! What both parties derive from the outline: which layers travel under encryption when, which circuits stand where,
 //! and every byte and round that follows.
 //!
-//! Linear layers are grouped into *flights*: a layer whose input depends on the answer to another one must wait for
-//! it. Steps with messages are grouped into *rounds*: those whose inputs are known after the same number of round
-//! trips share one. Lengths, order and number of messages are functions of this plan alone.
+//! The [`Schedule`] groups layers with weights into *flights* and interactive steps into *rounds*. Lengths, order and
+//! number of messages are functions of this plan alone.
 
 mod linear;
 mod memory;
 mod messages;
-mod nonlinear;
 mod traffic;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crypto::he::HeParameters;
-use network::inference_model::{ModelOperation, ModelOutline};
-use network::walk::ValueId;
+use crypto::ring::RingWidth;
+use network::inference_model::{ModelOutline, Schedule};
+use network::walk::{StepId, ValueId};
 
+pub(crate) use linear::JobId;
 pub use linear::LinearJob;
 pub use memory::PlannedMemory;
 pub use messages::PlannedMessage;
-pub(crate) use nonlinear::{GarbledPart, NonlinearJob, Part, TruncatedPart, low_bits};
 pub use traffic::{LayerTraffic, PlannedTraffic};
 
 use crate::InferenceError;
+use crate::nonlinear::{self, Part};
 
 /// What the client learns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,11 +40,33 @@ pub enum Reveal {
 #[derive(Debug)]
 pub struct Plan {
     outline: Arc<ModelOutline>,
+    schedule: Schedule,
     reveal: Reveal,
     parameters: Vec<HeParameters>,
     linear: Vec<LinearJob>,
-    rounds: Vec<Vec<NonlinearJob>>,
-    argmax: Option<GarbledPart>,
+    /// Round after round; behind them, where only the class is revealed, the argmax.
+    parts: Vec<PlannedPart>,
+    /// The parts of each round trip.
+    rounds: Vec<Range<usize>>,
+    image_width: RingWidth,
+    logits_width: RingWidth,
+    answer_width: RingWidth,
+}
+
+/// A part of the plan, by its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PartId(pub(crate) usize);
+
+/// A part at its place.
+#[derive(Debug)]
+pub(crate) struct PlannedPart {
+    pub(crate) part: Arc<dyn Part>,
+    /// The value it reads.
+    pub(crate) input: ValueId,
+    /// The step it belongs to; none for the argmax.
+    pub(crate) step: Option<StepId>,
+    /// Whether it is the last part of its step.
+    pub(crate) completes_step: bool,
 }
 
 impl Plan {
@@ -53,13 +76,33 @@ impl Plan {
     /// When the outline asks for rings, layers or circuits that do not exist, or no encryption parameters keep the
     /// statistical promise.
     pub fn new(outline: Arc<ModelOutline>, reveal: Reveal) -> Result<Self, InferenceError> {
+        let schedule = outline.schedule();
         let (parameters, linear) = linear::plan(&outline)?;
-        let rounds = nonlinear::plan(&outline)?;
-        let argmax = match reveal {
-            Reveal::Logits => None,
-            Reveal::Class => Some(GarbledPart::argmax(&outline)?),
-        };
-        Ok(Self { outline, reveal, parameters, linear, rounds, argmax })
+        let (mut parts, mut rounds) = (Vec::new(), Vec::new());
+        for round in &schedule.rounds[1..] {
+            let start = parts.len();
+            for step in &round.interactive {
+                parts.extend(PlannedPart::of_step(&outline, *step)?);
+            }
+            rounds.push(start..parts.len());
+        }
+        if reveal == Reveal::Class {
+            let (part, input) = (nonlinear::argmax::plan(&outline)?, outline.output());
+            parts.push(PlannedPart { part, input, step: None, completes_step: false });
+        }
+        let logit_bits = outline.ring_bits(outline.output());
+        Ok(Self {
+            image_width: RingWidth::new(outline.image_ring_bits)?,
+            logits_width: RingWidth::new(logit_bits)?,
+            answer_width: RingWidth::new(logit_bits - outline.logit_drop)?,
+            outline,
+            schedule,
+            reveal,
+            parameters,
+            linear,
+            parts,
+            rounds,
+        })
     }
 
     /// The outline it follows.
@@ -88,9 +131,15 @@ impl Plan {
         &self.linear
     }
 
+    /// The same, flight after flight of the offline phase.
+    pub fn flights(&self) -> impl Iterator<Item = impl Iterator<Item = &LinearJob>> {
+        let job = |step: &StepId| self.job(self.job_at(*step));
+        self.schedule.flights[1..].iter().map(move |flight| flight.weighted.iter().map(job))
+    }
+
     /// How many flights of ciphertexts the offline phase has.
     pub fn flight_count(&self) -> usize {
-        self.linear.iter().map(|job| job.flight + 1).max().unwrap_or(0)
+        self.schedule.flights.len() - 1
     }
 
     /// How many round trips the online phase has for activations.
@@ -100,37 +149,72 @@ impl Plan {
 
     /// How many layers have offline work: linear ones, activations and maxima.
     pub fn layer_count(&self) -> usize {
-        self.linear.len() + self.rounds.iter().map(Vec::len).sum::<usize>()
+        self.linear.len() + self.parts.iter().filter(|part| part.completes_step).count()
     }
 
-    pub(crate) fn rounds(&self) -> &[Vec<NonlinearJob>] {
-        &self.rounds
+    pub(crate) fn schedule(&self) -> &Schedule {
+        &self.schedule
     }
 
-    pub(crate) fn argmax(&self) -> Option<&GarbledPart> {
-        self.argmax.as_ref()
+    /// The ring of the image's shares.
+    pub(crate) fn image_width(&self) -> RingWidth {
+        self.image_width
     }
 
-    /// All parts with messages, in the order of the plan.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = &Part> {
-        self.rounds.iter().flatten().flat_map(|job| &job.parts)
+    /// The ring of the logits' shares.
+    pub(crate) fn logits_width(&self) -> RingWidth {
+        self.logits_width
+    }
+
+    /// The ring of the logits that the client gets.
+    pub(crate) fn answer_width(&self) -> RingWidth {
+        self.answer_width
+    }
+
+    pub(crate) fn job(&self, id: JobId) -> &LinearJob {
+        &self.linear[id.0]
+    }
+
+    /// The layer with weights at a step.
+    pub(crate) fn job_at(&self, step: StepId) -> JobId {
+        let found = self.linear.binary_search_by_key(&step, |job| job.step);
+        JobId(found.expect("the plan lists every layer with weights"))
+    }
+
+    pub(crate) fn part(&self, id: PartId) -> &PlannedPart {
+        &self.parts[id.0]
+    }
+
+    /// All parts in the order of the plan, the argmax last.
+    pub(crate) fn parts(&self) -> &[PlannedPart] {
+        &self.parts
+    }
+
+    /// The parts of each round trip.
+    pub(crate) fn rounds(&self) -> impl Iterator<Item = impl Iterator<Item = PartId> + Clone> {
+        self.rounds.iter().map(|parts| parts.clone().map(PartId))
+    }
+
+    /// The part that finds the class.
+    pub(crate) fn argmax(&self) -> Option<PartId> {
+        (self.reveal == Reveal::Class).then(|| PartId(self.parts.len() - 1))
     }
 
     /// Oblivious transfers of one inference, padding included.
     pub(crate) fn transfer_count(&self) -> usize {
-        let parts: usize = self.parts().map(Part::transfer_count).sum();
-        parts + self.argmax.as_ref().map_or(0, GarbledPart::transfer_count)
+        self.parts.iter().map(|planned| planned.part.transfer_count()).sum()
     }
 }
 
-/// How many round trips lie before each value.
-fn depths(outline: &ModelOutline) -> Vec<usize> {
-    let mut depths = vec![0; outline.steps.len() + 1];
-    for (index, step) in outline.steps.iter().enumerate() {
-        let before = step.inputs.iter().map(|input: &ValueId| depths[input.0]).max().unwrap_or(0);
-        let costs_a_trip =
-            matches!(step.operation, ModelOperation::Activate { .. } | ModelOperation::Maximum { .. });
-        depths[index + 1] = before + usize::from(costs_a_trip);
+impl PlannedPart {
+    fn of_step(outline: &ModelOutline, id: StepId) -> Result<Vec<Self>, InferenceError> {
+        let step = outline.step(id);
+        let (input, step) = (step.inputs[0], nonlinear::plan(outline, step)?);
+        let planned = |part| Self { part, input, step: Some(id), completes_step: false };
+        let mut parts: Vec<_> = step.into_iter().map(planned).collect();
+        if let Some(last) = parts.last_mut() {
+            last.completes_step = true;
+        }
+        Ok(parts)
     }
-    depths
 }

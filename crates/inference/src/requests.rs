@@ -1,11 +1,11 @@
 //! What a client asks of a server after the set-up, and what the server says to it.
 //!
 //! ```text
-//! Prepare { count, keep }     -> Accepted { ids }, then the offline phase `count` times, then Kept where kept
-//! Classify { count }          -> Accepted { }, then the online phase of a batch of the oldest `count` of this session
-//! ClassifyKept { token, ids } -> Accepted { }, then the online phase of a batch of these
-//! Probe { down, padding }     -> Probed { padding }
-//! Bye                         -> nothing
+//! Prepare { count, store }       -> Accepted { ids }, then the offline phase `count` times, then Stored where asked for
+//! Classify { count }             -> Accepted { }, then the online phase of a batch of the oldest `count` of this session
+//! ClassifyStored { token, ids }  -> Accepted { }, then the online phase of a batch of these
+//! Probe { down, padding }        -> Probed { padding }
+//! Bye                            -> nothing
 //! ```
 //!
 //! Before `Accepted` any number of `Waiting` may come, which also keeps the connection from looking silent. In place of
@@ -16,8 +16,6 @@ use std::fmt;
 
 use crypto::secret::Secret;
 
-use crate::connection::refusal::{Refusal, RefusalCode};
-
 /// The most inferences one request may name.
 pub const MAX_COUNT: u32 = 4096;
 /// The most padding of a probe, in either direction.
@@ -27,39 +25,13 @@ pub const MAX_REQUEST_BYTES: u64 = MAX_PROBE_BYTES as u64 + 64;
 /// The longest reply.
 pub const MAX_REPLY_BYTES: u64 = MAX_PROBE_BYTES as u64 + 64;
 
-/// The name of a kept inference: 128 random bits.
+/// The name of a stored inference: 128 random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct KeptId(pub [u8; 16]);
+pub struct StoredId(pub [u8; 16]);
 
-impl fmt::Display for KeptId {
+impl fmt::Display for StoredId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
-    }
-}
-
-/// How a sentence about a kept inference begins.
-const SENTENCE: &str = "prepared inference ";
-
-impl KeptId {
-    /// A sentence about this one. It begins with the name, which is how the text of a refusal tells programs, too, which one
-    /// it is about.
-    pub fn sentence(self, rest: &str) -> String {
-        format!("{SENTENCE}{self} {rest}")
-    }
-
-    /// The one that a refusal with the code [`RefusalCode::Spent`] is about; nothing where it names none at its beginning.
-    pub fn spent_by(refusal: &Refusal) -> Option<Self> {
-        if refusal.code != RefusalCode::Spent {
-            return None;
-        }
-        let (name, _) = refusal.text().strip_prefix(SENTENCE)?.split_once(' ')?;
-        let (digits, rest) = name.as_bytes().as_chunks::<2>();
-        if !rest.is_empty() || !name.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')) {
-            return None;
-        }
-        let value = |digit: u8| if digit <= b'9' { digit - b'0' } else { digit - b'a' + 10 };
-        let bytes: Vec<u8> = digits.iter().map(|[high, low]| value(*high) << 4 | value(*low)).collect();
-        Some(Self(bytes.try_into().ok()?))
     }
 }
 
@@ -71,19 +43,19 @@ pub enum Request {
         /// How many.
         count: u32,
         /// The hash of the client's token where they are to outlive the session.
-        keep: Option<[u8; 32]>,
+        store: Option<[u8; 32]>,
     },
     /// The online work of the oldest that were prepared in this session.
     Classify {
         /// How many.
         count: u32,
     },
-    /// The online work of kept ones.
-    ClassifyKept {
+    /// The online work of stored ones.
+    ClassifyStored {
         /// What the client made when it prepared them.
         token: Secret<[u8; 32]>,
         /// Which.
-        ids: Vec<KeptId>,
+        ids: Vec<StoredId>,
     },
     /// Bytes there and back, to measure the link.
     Probe {
@@ -99,10 +71,10 @@ pub enum Request {
 /// What the server says to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// It begins now. With the names of what will be kept.
+    /// It begins now. With the names of what will be stored.
     Accepted {
-        /// One for each inference to keep; none where nothing is kept.
-        ids: Vec<KeptId>,
+        /// One for each inference to store; none where nothing is stored.
+        ids: Vec<StoredId>,
     },
     /// Others come first.
     Waiting {
@@ -110,7 +82,7 @@ pub enum Reply {
         ahead: u32,
     },
     /// What was prepared is stored durably.
-    Kept {
+    Stored {
         /// When the first of them expires, in seconds since 1970.
         expires: u64,
     },
@@ -125,12 +97,12 @@ impl Request {
     /// As it crosses the wire.
     pub fn to_bytes(&self) -> Vec<u8> {
         match self {
-            Self::Prepare { count, keep } => {
-                let hash = keep.unwrap_or([0; 32]);
-                [&[1][..], &count.to_le_bytes(), &[u8::from(keep.is_some())], &hash].concat()
+            Self::Prepare { count, store } => {
+                let hash = store.unwrap_or([0; 32]);
+                [&[1][..], &count.to_le_bytes(), &[u8::from(store.is_some())], &hash].concat()
             }
             Self::Classify { count } => [&[2][..], &count.to_le_bytes()].concat(),
-            Self::ClassifyKept { token, ids } => {
+            Self::ClassifyStored { token, ids } => {
                 let mut bytes = [&[3][..], token.expose()].concat();
                 ids.iter().for_each(|id| bytes.extend_from_slice(&id.0));
                 bytes
@@ -156,12 +128,12 @@ impl Request {
                 let (count, rest) = rest.split_first_chunk().ok_or_else(malformed)?;
                 let (flag, hash) = rest.split_first().ok_or_else(malformed)?;
                 let hash = hash.try_into().map_err(|_| malformed())?;
-                let keep = match (flag, hash) {
+                let store = match (flag, hash) {
                     (0, hash) if hash == [0; 32] => None,
                     (1, hash) => Some(hash),
                     _ => return Err(malformed()),
                 };
-                Ok(Self::Prepare { count: counted(u32::from_le_bytes(*count))?, keep })
+                Ok(Self::Prepare { count: counted(u32::from_le_bytes(*count))?, store })
             }
             2 => {
                 let count = rest.try_into().map_err(|_| malformed())?;
@@ -171,7 +143,7 @@ impl Request {
                 let (token, rest) = rest.split_first_chunk().ok_or_else(malformed)?;
                 let ids = ids(rest).ok_or_else(malformed)?;
                 counted(ids.len() as u32)?;
-                Ok(Self::ClassifyKept { token: Secret::new(*token), ids })
+                Ok(Self::ClassifyStored { token: Secret::new(*token), ids })
             }
             4 => {
                 let (down, padding) = rest.split_first_chunk().ok_or_else(malformed)?;
@@ -195,7 +167,7 @@ impl Reply {
                 bytes
             }
             Self::Waiting { ahead } => [&[2][..], &ahead.to_le_bytes()].concat(),
-            Self::Kept { expires } => [&[3][..], &expires.to_le_bytes()].concat(),
+            Self::Stored { expires } => [&[3][..], &expires.to_le_bytes()].concat(),
             Self::Probed { bytes } => {
                 let mut padded = vec![4];
                 padded.resize(1 + *bytes as usize, 0);
@@ -219,7 +191,7 @@ impl Reply {
             }
             3 => {
                 let expires = rest.try_into().map_err(|_| malformed())?;
-                Ok(Self::Kept { expires: u64::from_le_bytes(expires) })
+                Ok(Self::Stored { expires: u64::from_le_bytes(expires) })
             }
             4 => Ok(Self::Probed { bytes: rest.len() as u32 }),
             _ => Err(malformed()),
@@ -234,9 +206,9 @@ fn counted(count: u32) -> Result<u32, RequestError> {
     Ok(count)
 }
 
-fn ids(bytes: &[u8]) -> Option<Vec<KeptId>> {
+fn ids(bytes: &[u8]) -> Option<Vec<StoredId>> {
     let (ids, rest) = bytes.as_chunks();
-    (rest.is_empty() && ids.len() <= MAX_COUNT as usize).then(|| ids.iter().map(|id| KeptId(*id)).collect())
+    (rest.is_empty() && ids.len() <= MAX_COUNT as usize).then(|| ids.iter().map(|id| StoredId(*id)).collect())
 }
 
 /// A request or reply that makes no sense.
@@ -265,12 +237,12 @@ mod tests {
 
     fn requests() -> Vec<Request> {
         vec![
-            Request::Prepare { count: 3, keep: None },
-            Request::Prepare { count: MAX_COUNT, keep: Some([9; 32]) },
+            Request::Prepare { count: 3, store: None },
+            Request::Prepare { count: MAX_COUNT, store: Some([9; 32]) },
             Request::Classify { count: 1 },
-            Request::ClassifyKept {
+            Request::ClassifyStored {
                 token: Secret::new([4; 32]),
-                ids: vec![KeptId([1; 16]), KeptId([2; 16])],
+                ids: vec![StoredId([1; 16]), StoredId([2; 16])],
             },
             Request::Probe { down: 1000, up: 77 },
             Request::Bye,
@@ -286,9 +258,9 @@ mod tests {
         }
         let replies = [
             Reply::Accepted { ids: vec![] },
-            Reply::Accepted { ids: vec![KeptId([3; 16]); 5] },
+            Reply::Accepted { ids: vec![StoredId([3; 16]); 5] },
             Reply::Waiting { ahead: 12 },
-            Reply::Kept { expires: 1 << 40 },
+            Reply::Stored { expires: 1 << 40 },
             Reply::Probed { bytes: 4000 },
         ];
         for reply in replies {
@@ -313,31 +285,8 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_names_what_is_spent_at_its_beginning_or_nothing() {
-        let id = KeptId(std::array::from_fn(|index| (index * 17) as u8));
-        let named =
-            |code, text: &str| KeptId::spent_by(&Refusal::from_bytes(&Refusal::new(code, text).to_bytes()));
-        let text = id.sentence("is spent");
-        assert_eq!(text, "prepared inference 00112233445566778899aabbccddeeff is spent");
-        assert_eq!(named(RefusalCode::Spent, &text), Some(id));
-        assert_eq!(named(RefusalCode::Limit, &text), None);
-        for other in [
-            "unknown or spent".to_owned(),
-            format!("there is no {text}"),
-            text.replace("ff ", " "),
-            text.replace("ff ", "f "),
-            text.replace("ff ", "ff00 "),
-            text.replace("ff ", "FF "),
-            text.replace("ff ", "+f "),
-            text.replace(" is spent", ""),
-        ] {
-            assert_eq!(named(RefusalCode::Spent, &other), None, "{other}");
-        }
-    }
-
-    #[test]
     fn a_token_is_not_printed() {
-        let request = Request::ClassifyKept { token: Secret::new([0xab; 32]), ids: vec![] };
+        let request = Request::ClassifyStored { token: Secret::new([0xab; 32]), ids: vec![] };
         assert!(!format!("{request:?}").contains("171"));
     }
 }

@@ -1,42 +1,40 @@
 //! The server: owns the weights, learns nothing.
 //!
 //! A [`ServedModel`] holds a model in the forms the two phases need and is shared by all sessions. A [`Server`] is one
-//! session; a [`PreparedServer`] serves exactly one inference and is spent by it.
+//! session over a connection; a [`PreparedServer`] serves exactly one inference and is spent by it. What it says and
+//! hears is in [`crate::setup`], `offline` and `online`; here bytes are moved.
 
-mod classify;
-mod kept;
-mod prepare;
 mod requests;
 
 use std::io::{Read, Write};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use crypto::domain;
-use crypto::garble::garbler::PreparedGarbler;
 use crypto::garble::label::Offset;
-use crypto::garble::truncate::OfferedTruncation;
-use crypto::he::{PreparedWeights, PublicKey, PublicSeed, WeightStorage};
+use crypto::he::{PreparedWeights, PublicKey, WeightStorage};
 use crypto::ot::TreeSums;
 use crypto::ot::base::SenderPoint;
-use crypto::ot::extension::{CorrelatedSender, SenderSetup};
-use crypto::ot::values::CorrelationOffset;
-use crypto::random::{Direction, InferenceId, Seed, SessionId};
-use crypto::ring::geometry::{ConvGeometry, ConvShape, Extent};
+use crypto::random::{InferenceId, Seed, SessionId};
+use crypto::ring::geometry::ConvGeometry;
 use crypto::ring::{PackedWeights, Share, Weights};
-use network::inference_model::{InferenceModel, LinearGeometry, WeightBits};
-use network::shape::Shape;
+use network::digest::Digest;
+use network::inference_model::{InferenceModel, WeightBits};
 
-pub use kept::KeptServer;
+pub use crate::stored::server::StoredServer;
 
-use crate::InferenceError;
 use crate::connection::Connection;
 use crate::connection::refusal::{Refusal, RefusalCode};
-use crate::plan::{Plan, Reveal};
-use crate::setup::hello::{Agreement, ClientHello, ModelName, NONCE_BYTES, ServerHello};
-use crate::setup::{commit_to_weights, inference_id, plan_digest, session_id, session_scope};
+use crate::nonlinear::PreparedServerPart;
+use crate::offline::{self, server::PreparingServer};
+use crate::online::{self, server::ClassifyingServer};
+use crate::plan::{JobId, Plan, Reveal};
+use crate::setup::messages::{Agreement, ClientHello, ModelName};
+use crate::setup::server::{Greeted, ServerSession};
+use crate::setup::{commit_to_weights, plan_digest};
+use crate::stored::server::model_digest;
 use crate::transcript::{Kind, Phase};
 use crate::workers::Workers;
+use crate::{InferenceError, geometry};
 
 /// A model ready to be served: planned, its weights laid out for both phases.
 pub struct ServedModel {
@@ -45,7 +43,7 @@ pub struct ServedModel {
     agreement: Agreement,
     layers: Vec<ServedLayer>,
     /// What prepared material belongs to. Known to the server only: it would let anyone test a guess of the weights.
-    digest: [u8; 32],
+    digest: Digest,
 }
 
 struct ServedLayer {
@@ -92,13 +90,13 @@ impl ServedModel {
             WeightMemory::AtMost(bytes) => bytes,
         };
         let mut layers = Vec::new();
-        for (job, secret) in plan.linear().iter().zip(model.layers()) {
+        let jobs = plan.linear().iter().zip(outline.linear_steps()).zip(model.layers());
+        for ((job, (id, layer)), secret) in jobs {
             let wanted = PreparedWeights::bytes(&job.layout);
             let storage =
                 if wanted <= room { WeightStorage::Everything } else { WeightStorage::AtMost(room) };
             room = room.saturating_sub(wanted);
-            let input = outline.shape(outline.steps[job.step].inputs[0]);
-            let geometry = geometry(&job_geometry(&outline, job.step), input)?;
+            let geometry = geometry::layer(&layer, outline.shape(outline.step(id).inputs[0]))?;
             layers.push(ServedLayer {
                 encrypted: PreparedWeights::new(&job.layout, &secret.weights, storage)?,
                 packed: packed_weights(geometry, outline.weight_bits, &secret.weights)?,
@@ -107,11 +105,11 @@ impl ServedModel {
         }
         let outline_bytes = outline.to_bytes();
         let agreement = Agreement {
-            outline: *blake3::hash(&outline_bytes).as_bytes(),
+            outline: Digest::of(&outline_bytes),
             commitment: commit_to_weights(model, salt),
             plan: plan_digest(&plan),
         };
-        let digest = kept::model_digest(model, &agreement, reveal);
+        let digest = model_digest(model, &agreement, reveal);
         Ok(Self { outline_bytes, agreement, plan, layers, digest })
     }
 
@@ -124,32 +122,27 @@ impl ServedModel {
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
     }
-}
 
-fn job_geometry(outline: &network::inference_model::ModelOutline, step: usize) -> LinearGeometry {
-    match &outline.steps[step].operation {
-        network::inference_model::ModelOperation::Linear { geometry, .. } => *geometry,
-        _ => unreachable!("the plan lists linear steps"),
+    /// What prepared material of this model belongs to; a store keeps it beside the bytes.
+    pub fn stored_digest(&self) -> Digest {
+        self.digest
     }
-}
 
-fn geometry(geometry: &LinearGeometry, input: Shape) -> Result<ConvGeometry, InferenceError> {
-    let square = Extent::square;
-    Ok(match geometry {
-        LinearGeometry::FullyConnected { inputs, outputs } => {
-            ConvGeometry::fully_connected(*inputs, *outputs)?
-        }
-        LinearGeometry::Conv(conv) => ConvGeometry::new(ConvShape {
-            in_channels: conv.inputs,
-            out_channels: conv.outputs,
-            input: Extent { height: input.height, width: input.width },
-            filter: square(conv.filter),
-            stride: square(conv.stride),
-            padding: square(conv.padding),
-            dilation: square(conv.dilation),
-            groups: conv.groups,
-        })?,
-    })
+    /// The outline as clients get it.
+    pub(crate) fn outline_bytes(&self) -> &[u8] {
+        &self.outline_bytes
+    }
+
+    /// A layer's weights for computing under encryption.
+    pub(crate) fn encrypted_weights(&self, job: JobId) -> &PreparedWeights {
+        &self.layers[job.0].encrypted
+    }
+
+    /// A layer's weights and biases for computing on shares.
+    pub(crate) fn shared_weights(&self, job: JobId) -> (&PackedWeights, &[i64]) {
+        let layer = &self.layers[job.0];
+        (&layer.packed, &layer.biases)
+    }
 }
 
 /// Weights of at most 8 bits are kept as bytes, which the kernels like best. The outline decides, not the weights
@@ -171,40 +164,24 @@ fn packed_weights(
 /// One session with one client.
 pub struct Server<S> {
     connection: Connection<S>,
-    model: Arc<ServedModel>,
-    name: ModelName,
-    session: SessionId,
-    keys: Vec<PublicKey>,
-    sender: CorrelatedSender,
-    offset: Arc<Offset>,
-    prepared: u64,
-    /// An error leaves the parties at different places of the stream; nothing may follow it.
-    is_broken: bool,
-    workers: Workers,
+    session: ServerSession,
+    workers: Arc<Workers>,
 }
 
 /// Offline material of the server for one inference. It has no copy and is spent by use, over the connection that made
 /// it or over any other one to the same client.
 #[derive(Debug)]
 pub struct PreparedServer {
-    /// What it was prepared for.
-    model: [u8; 32],
-    session: SessionId,
-    inference: InferenceId,
+    pub(crate) made_for: Digest,
+    pub(crate) session: SessionId,
+    pub(crate) inference: InferenceId,
     /// Where its masks come from. Known to the server only.
-    root: Seed,
+    pub(crate) root: Seed,
     /// That of the session that made it: labels of two sessions never share one. Known to the server only.
-    offset: Arc<Offset>,
+    pub(crate) offset: Arc<Offset>,
     /// Masks of the linear layers' answers, in the rings of their outputs. Known to the server only.
-    masks: Vec<Share>,
-    rounds: Vec<Vec<PreparedPart>>,
-    argmax: Option<PreparedGarbler>,
-}
-
-#[derive(Debug)]
-enum PreparedPart {
-    Garbled(Vec<PreparedGarbler>),
-    Truncated(OfferedTruncation),
+    pub(crate) masks: Vec<Share>,
+    pub(crate) parts: Vec<Box<dyn PreparedServerPart>>,
 }
 
 impl<S: Read + Write> Server<S> {
@@ -237,21 +214,10 @@ impl<S: Read + Write> Server<S> {
         choose: impl FnOnce(&ModelName) -> Result<(ModelName, Arc<ServedModel>), Refusal>,
         channel_binding: &[u8],
     ) -> Result<Self, InferenceError> {
-        connection.enter(Phase::SetUp);
-        let result = greet(&mut connection, choose, channel_binding)
-            .and_then(|greeted| set_up_transfers(&mut connection, greeted));
-        let made = match result {
-            Ok(made) => made,
-            Err(error) => {
-                // The error is what counts, not whether the client heard of it.
-                let _ = error.for_peer().map(|refusal| connection.refuse(&refusal));
-                return Err(error);
-            }
-        };
-        let MadeSession { model, name, session, keys, sender, offset } = made;
-        let workers = Workers::alone();
-        let (prepared, is_broken) = (0, false);
-        Ok(Self { connection, model, name, session, keys, sender, offset, prepared, is_broken, workers })
+        let session =
+            connection.exchange(Phase::SetUp, |connection| set_up(connection, choose, channel_binding));
+        let session = session.map_err(|error| connection.tell(error))?;
+        Ok(Self { connection, session, workers: Arc::new(Workers::alone()) })
     }
 
     /// Uses so many threads from here on.
@@ -259,18 +225,18 @@ impl<S: Read + Write> Server<S> {
     /// # Errors
     /// When the system does not give them.
     pub fn use_threads(&mut self, threads: NonZeroUsize) -> Result<(), InferenceError> {
-        self.workers = Workers::new(threads)?;
+        self.workers = Arc::new(Workers::new(threads)?);
         Ok(())
     }
 
     /// The model of this session.
     pub fn model(&self) -> &Arc<ServedModel> {
-        &self.model
+        &self.session.model
     }
 
     /// Its name.
     pub fn name(&self) -> &ModelName {
-        &self.name
+        &self.session.name
     }
 
     /// The bytes so far.
@@ -283,17 +249,17 @@ impl<S: Read + Write> Server<S> {
     /// # Errors
     /// When the connection breaks or the peer's messages are malformed.
     pub fn prepare(&mut self) -> Result<PreparedServer, InferenceError> {
-        if std::mem::replace(&mut self.is_broken, true) {
-            return Err(InferenceError::Broken);
-        }
-        self.connection.enter(Phase::Offline);
-        let inference = inference_id(self.session, self.prepared);
-        self.connection.concern(Some(inference));
-        self.prepared += 1;
-        let prepared = prepare::run(self, inference)?;
-        self.connection.concern(None);
-        self.is_broken = false;
-        Ok(prepared)
+        let Self { connection, session, workers } = self;
+        connection.exchange(Phase::Offline, |connection| {
+            let inference = session.next_inference();
+            connection.concern(Some(inference));
+            let messages = offline::messages::list(session.model.plan());
+            let mut party = PreparingServer::new(session, workers, inference)?;
+            connection.converse(&messages, &[inference], &mut party, |_, _| {})?;
+            let (prepared, times) = party.finish();
+            connection.took(times);
+            Ok(prepared)
+        })
     }
 
     /// Does the online work of one inference.
@@ -310,87 +276,46 @@ impl<S: Read + Write> Server<S> {
     /// # Errors
     /// As [`Server::classify`].
     pub fn classify_batch(&mut self, batch: Vec<PreparedServer>) -> Result<(), InferenceError> {
+        let Self { connection, session, workers } = self;
+        let model = &session.model;
         // Each brings the offset of its own session, so they may come from any; but masks and circuits fit one model.
-        if batch.iter().any(|prepared| prepared.model != self.model.digest) {
+        if batch.iter().any(|prepared| prepared.made_for != model.digest) {
             return Err(InferenceError::ForeignMaterial);
         }
-        if std::mem::replace(&mut self.is_broken, true) {
-            return Err(InferenceError::Broken);
-        }
-        self.connection.enter(Phase::Online);
-        classify::run(self, batch)?;
-        self.connection.concern(None);
-        self.is_broken = false;
-        Ok(())
+        connection.exchange(Phase::Online, |connection| {
+            let inferences: Vec<_> = batch.iter().map(|prepared| prepared.inference).collect();
+            let messages = online::messages::list(model.plan());
+            let mut party = ClassifyingServer::new(Arc::clone(model), workers, batch);
+            connection.converse(&messages, &inferences, &mut party, |_, _| {})?;
+            connection.took(party.finish());
+            Ok(())
+        })
     }
 }
 
-/// What the two hellos come to.
-struct Greeted {
-    model: Arc<ServedModel>,
-    name: ModelName,
-    session: SessionId,
-    seed: PublicSeed,
-}
-
-fn greet<S: Read + Write>(
+fn set_up<S: Read + Write>(
     connection: &mut Connection<S>,
     choose: impl FnOnce(&ModelName) -> Result<(ModelName, Arc<ServedModel>), Refusal>,
     channel_binding: &[u8],
-) -> Result<Greeted, InferenceError> {
+) -> Result<ServerSession, InferenceError> {
     let hello = ClientHello::from_bytes(&connection.receive(Kind::SetUp, ClientHello::BYTES)?)?;
     let chosen = choose(&hello.model);
     if let Err(refusal) = &chosen {
         connection.refuse(refusal)?;
     }
     let (name, model) = chosen.map_err(|refusal| InferenceError::Declined { refusal })?;
-    let reveal = model.plan.reveal();
-    if let Some(wish) = hello.wish.filter(|wish| *wish != reveal) {
-        return Err(InferenceError::Reveal { expected: wish, came: reveal });
-    }
-    let nonce: [u8; NONCE_BYTES] = *Seed::from_system()?.expose();
-    let (commitment, outline) = (model.agreement.commitment, model.outline_bytes.clone());
-    let answer = ServerHello { nonce, reveal, commitment, model: name.clone(), outline };
+    let (answer, greeted) = Greeted::answer(&hello, name, model)?;
     connection.send(Kind::SetUp, &answer.to_bytes())?;
-    connection.flush()?;
     let theirs = Agreement::from_bytes(&connection.receive(Kind::SetUp, Agreement::BYTES)?)?;
-    let session = session_id(&hello.nonce, &nonce, &model.agreement, reveal, channel_binding);
-    if let Some(what) = model.agreement.difference(&theirs) {
-        return Err(InferenceError::Difference { what });
-    }
-    connection.join(session);
-    let seed = PublicSeed::derive(&hello.nonce, &nonce)?;
-    Ok(Greeted { model, name, session, seed })
-}
-
-/// What a session consists of besides its connection.
-struct MadeSession {
-    model: Arc<ServedModel>,
-    name: ModelName,
-    session: SessionId,
-    keys: Vec<PublicKey>,
-    sender: CorrelatedSender,
-    offset: Arc<Offset>,
-}
-
-fn set_up_transfers<S: Read + Write>(
-    connection: &mut Connection<S>,
-    greeted: Greeted,
-) -> Result<MadeSession, InferenceError> {
-    let Greeted { model, name, session, seed } = greeted;
-    let mut keys = Vec::new();
-    for parameters in model.plan.parameters() {
+    let mut agreed = greeted.hear(&theirs, channel_binding)?;
+    connection.join(agreed.id);
+    while let Some(parameters) = agreed.next_key() {
         let bytes = connection.receive(Kind::SetUp, PublicKey::length(parameters))?;
-        keys.push(PublicKey::from_bytes(parameters, &seed, &bytes)?);
+        agreed.take_key(&bytes)?;
     }
-    let scope = session_scope(session, Direction::ServerToClient, 0);
-    let mut generator = Seed::from_system()?.derive(domain::GARBLE_OFFSET, &scope).generator();
-    let correlation = CorrelationOffset::random(&mut generator);
-    let offset = Arc::new(Offset::new(correlation.expose())?);
     let point = SenderPoint::from_bytes(&connection.receive(Kind::SetUp, SenderPoint::BYTES)?)?;
-    let (points, waiting) = SenderSetup::start(session, correlation, &point, &mut generator);
+    let (points, waiting) = agreed.hear(&point)?;
     connection.send(Kind::SetUp, points.to_bytes().as_ref())?;
-    connection.flush()?;
     let sums = TreeSums::from_bytes(&connection.receive(Kind::SetUp, TreeSums::BYTES)?)?;
-    Ok(MadeSession { model, name, session, keys, sender: waiting.finish(&sums), offset })
+    Ok(waiting.hear(&sums))
 }

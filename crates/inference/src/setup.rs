@@ -13,15 +13,18 @@
 //! sides can name a difference. The session id hashes protocol version, both nonces, what the client will learn, commitment, outline,
 //! plan and (over TLS) the channel's binding, so that nothing made in one session means anything in another.
 
-pub mod hello;
+pub(crate) mod client;
+pub mod messages;
+pub(crate) mod server;
 
 use crypto::domain;
 use crypto::random::{Direction, InferenceId, Scope, SessionId};
+use network::digest::Digest;
 use network::inference_model::InferenceModel;
 
 use crate::connection::frame::PROTOCOL_VERSION;
 use crate::plan::{Plan, Reveal};
-use hello::{Agreement, NONCE_BYTES};
+use messages::{Agreement, NONCE_BYTES};
 
 /// The largest outline a client accepts.
 pub(crate) const MAX_OUTLINE_BYTES: u64 = 64 << 20;
@@ -39,7 +42,7 @@ pub(crate) fn session_id(
     hasher.update(client_nonce);
     hasher.update(server_nonce);
     hasher.update(&agreement.to_bytes());
-    hasher.update(&[hello::reveal_byte(reveal)]);
+    hasher.update(&[messages::reveal_byte(reveal)]);
     hasher.update(&(channel_binding.len() as u64).to_le_bytes());
     hasher.update(channel_binding);
     SessionId(*hasher.finalize().as_bytes())
@@ -47,7 +50,7 @@ pub(crate) fn session_id(
 
 /// A digest of everything the parties derive from the outline: each message and all encryption parameters. Two builds
 /// that plan differently notice it here, not in the middle of an inference.
-pub(crate) fn plan_digest(plan: &Plan) -> [u8; 32] {
+pub(crate) fn plan_digest(plan: &Plan) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key(domain::PLAN_DIGEST.context());
     for parameters in plan.parameters() {
         let text = parameters.to_string();
@@ -57,11 +60,11 @@ pub(crate) fn plan_digest(plan: &Plan) -> [u8; 32] {
         let sort = [message.phase as u8, message.kind as u8, u8::from(message.is_upward)];
         hasher.update(&sort).update(&(message.bytes as u64).to_le_bytes());
     }
-    *hasher.finalize().as_bytes()
+    Digest(*hasher.finalize().as_bytes())
 }
 
 /// The salted commitment to a model's weights: the same weights are recognized, a guess cannot be tested.
-pub(crate) fn commit_to_weights(model: &InferenceModel, salt: &[u8; 32]) -> [u8; 32] {
+pub(crate) fn commit_to_weights(model: &InferenceModel, salt: &[u8; 32]) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key(domain::WEIGHT_COMMITMENT.context());
     hasher.update(salt);
     for layer in model.layers() {
@@ -75,7 +78,7 @@ pub(crate) fn commit_to_weights(model: &InferenceModel, salt: &[u8; 32]) -> [u8;
             hasher.update(&bias.to_le_bytes());
         }
     }
-    *hasher.finalize().as_bytes()
+    Digest(*hasher.finalize().as_bytes())
 }
 
 /// The scope of what belongs to the session as a whole.
@@ -83,10 +86,10 @@ pub(crate) fn session_scope(session: SessionId, direction: Direction, step: u32)
     Scope { session, inference: InferenceId([0; 16]), step, direction }
 }
 
-/// The name of the n-th inference of a session.
+/// The name of the n-th inference of a session, counted from 1.
 pub(crate) fn inference_id(session: SessionId, number: u64) -> InferenceId {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&session.0[..8]);
-    bytes[8..].copy_from_slice(&(number + 1).to_le_bytes());
+    bytes[8..].copy_from_slice(&number.to_le_bytes());
     InferenceId(bytes)
 }

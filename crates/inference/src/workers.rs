@@ -1,14 +1,12 @@
 //! The threads of one party. Work is cut where the tools allow it: by ciphertext, by block of answers, by chunk of
 //! circuits, by channels of a convolution. One thread takes no pool at all.
 //!
-//! A party that computes on what is still arriving does so beside the thread that waits for the connection
-//! ([`Workers::beside`]). Only one thread ever holds the connection, and it receives all of one direction before it
-//! sends in the other; so two parties never both wait for the other to read, however small the sockets' buffers.
+//! A server that computes on what is still arriving does so beside the thread that waits for the connection
+//! (`offline::server::answering`). Only one thread ever holds the connection, and it receives all of one leg before it
+//! sends the next; so two parties never both wait for the other to read, however small the sockets' buffers.
 
 use std::num::NonZeroUsize;
-use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use crypto::cpu::CpuFeatures;
 use crypto::garble::Workspace;
@@ -60,22 +58,6 @@ impl Workers {
             None => items.into_iter().map(run).collect(),
             Some(pool) => pool.install(|| items.into_par_iter().map(&run).collect()),
         }
-    }
-
-    /// Runs `compute` on a thread of its own while the caller stays with the connection. What one has for the other
-    /// goes through channels that each owns an end of, so that the end of one ends the other, too.
-    pub(crate) fn beside<C: Send, R>(
-        &self,
-        compute: impl FnOnce() -> C + Send,
-        move_bytes: impl FnOnce() -> R,
-    ) -> Result<(C, R), InferenceError> {
-        thread::scope(|scope| {
-            let computing =
-                thread::Builder::new().spawn_scoped(scope, compute).map_err(InferenceError::Thread)?;
-            let moved = move_bytes();
-            let computed = computing.join().unwrap_or_else(|panic| resume_unwind(panic));
-            Ok((computed, moved))
-        })
     }
 
     /// Lends a workspace that no other thread has.

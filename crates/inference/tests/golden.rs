@@ -13,7 +13,7 @@ use crypto::secret::Secret;
 use inference::client::{Answer, Client, PreparedClient};
 use inference::connection::{Connection, MemoryStream, Role, memory_pair};
 use inference::plan::Reveal;
-use inference::server::{KeptServer, ServedModel, Server, WeightMemory};
+use inference::server::{ServedModel, Server, StoredServer, WeightMemory};
 use network::freeze::{FreezeOptions, freeze};
 use network::image::Image;
 use network::inference_model::InferenceModel;
@@ -48,7 +48,7 @@ fn connect(model: &InferenceModel) -> (Client<MemoryStream>, Server<MemoryStream
 fn an_inference_prepared_by_version_1_can_be_finished() {
     let model = InferenceModel::from_bytes(&read("model-v1")).unwrap();
     let (mut client, mut server, served) = connect(&model);
-    let kept = KeptServer::from_bytes(Secret::new(read("kept-server-v1"))).revive(&served).unwrap();
+    let kept = StoredServer::from_bytes(Secret::new(read("kept-server-v1"))).revive(&served).unwrap();
     let server = thread::spawn(move || server.classify(kept).unwrap());
     let kept = Secret::new(read("kept-client-v1"));
     let prepared = PreparedClient::from_bytes(client.plan(), &kept).unwrap();
@@ -76,7 +76,7 @@ fn write_golden_files() {
     let images: Vec<_> = (0..2).map(|number| Image::random(spec.draft().input, number)).collect();
     let model = freeze(&spec, &weights, Some(&mask), &images, &FreezeOptions::default()).unwrap().0;
     let (mut client, mut server, _) = connect(&model);
-    let server = thread::spawn(move || server.prepare().unwrap().into_kept().into_bytes());
+    let server = thread::spawn(move || server.prepare().unwrap().into_stored().into_bytes());
     let mut prepared = client.prepare_recorded().unwrap();
     let coins = prepared.take_record().unwrap();
     let logits = reference::run_with(&model, &image(&model), &coins).unwrap();

@@ -17,9 +17,10 @@ use inference::connection::frame::{FrameError, FrameKind, Header, MAGIC, PROTOCO
 use inference::connection::refusal::{Refusal, RefusalCode};
 use inference::connection::{Connection, Role, memory_pair};
 use inference::plan::Reveal;
-use inference::requests::{KeptId, Reply, Request};
+use inference::requests::{Reply, Request, StoredId};
 use inference::server::{ServedModel, Server, WeightMemory};
-use inference::setup::hello::{Agreement, ClientHello, ModelName, ServerHello};
+use inference::setup::messages::{Agreement, ClientHello, ModelName, ServerHello};
+use network::digest::Digest;
 use network::inference_model::InferenceModel;
 
 fn path(name: &str) -> PathBuf {
@@ -51,13 +52,14 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
     let answer = ServerHello {
         nonce: [2; 32],
         reveal: Reveal::Logits,
-        commitment: [3; 32],
+        commitment: Digest([3; 32]),
         model,
         outline: vec![4; 5],
     };
-    let agreement = Agreement { outline: [5; 32], commitment: [6; 32], plan: [7; 32] };
-    let ids = vec![KeptId([8; 16]), KeptId([9; 16])];
-    let kept = Request::ClassifyKept { token: Secret::new([10; 32]), ids: ids.clone() };
+    let agreement =
+        Agreement { outline: Digest([5; 32]), commitment: Digest([6; 32]), plan: Digest([7; 32]) };
+    let ids = vec![StoredId([8; 16]), StoredId([9; 16])];
+    let kept = Request::ClassifyStored { token: Secret::new([10; 32]), ids: ids.clone() };
     vec![
         ("header", header(*b"session.", FrameKind::Garbled, 0x0506_0708_090a).to_bytes().to_vec()),
         ("header before a session", header(MAGIC, FrameKind::Refusal, 7).to_bytes().to_vec()),
@@ -66,15 +68,15 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("server hello", answer.to_bytes()),
         ("agreement", agreement.to_bytes().to_vec()),
         ("refusal", Refusal::new(RefusalCode::Busy, "try again later").to_bytes()),
-        ("prepare", Request::Prepare { count: 3, keep: None }.to_bytes()),
-        ("prepare and keep", Request::Prepare { count: 1, keep: Some([11; 32]) }.to_bytes()),
+        ("prepare", Request::Prepare { count: 3, store: None }.to_bytes()),
+        ("prepare and keep", Request::Prepare { count: 1, store: Some([11; 32]) }.to_bytes()),
         ("classify", Request::Classify { count: 2 }.to_bytes()),
         ("classify kept", kept.to_bytes()),
         ("probe", Request::Probe { down: 1000, up: 3 }.to_bytes()),
         ("bye", Request::Bye.to_bytes()),
         ("accepted", Reply::Accepted { ids }.to_bytes()),
         ("waiting", Reply::Waiting { ahead: 12 }.to_bytes()),
-        ("kept", Reply::Kept { expires: 1 << 40 }.to_bytes()),
+        ("kept", Reply::Stored { expires: 1 << 40 }.to_bytes()),
         ("probed", Reply::Probed { bytes: 4 }.to_bytes()),
     ]
 }

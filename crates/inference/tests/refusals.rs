@@ -16,8 +16,9 @@ use inference::connection::refusal::{Refusal, RefusalCode};
 use inference::connection::{Connection, MemoryStream, Role, memory_pair};
 use inference::plan::{PlannedMessage, Reveal};
 use inference::server::{ServedModel, Server, WeightMemory};
-use inference::setup::hello::{Agreement, ClientHello, ModelName, ServerHello};
+use inference::setup::messages::{Agreement, ClientHello, ModelName, ServerHello};
 use inference::transcript::{Kind, Phase};
+use network::digest::Digest;
 use network::image::Image;
 use network::shape::Shape;
 
@@ -43,7 +44,7 @@ fn connect_with(
 
 fn hello(reveal: Reveal, outline: &[u8]) -> Vec<u8> {
     let (model, outline) = (ModelName::default(), outline.to_vec());
-    ServerHello { nonce: [7; 32], reveal, commitment: [8; 32], model, outline }.to_bytes()
+    ServerHello { nonce: [7; 32], reveal, commitment: Digest([8; 32]), model, outline }.to_bytes()
 }
 
 fn connect_to(body: Vec<u8>) -> InferenceError {
@@ -130,8 +131,8 @@ fn a_server_that_gives_out_something_else_is_refused() {
 fn another_model_than_the_expected_one_is_refused_and_named() {
     let outline = tiny_model().outline().to_bytes();
     for (wishes, what) in [
-        (Wishes { outline_digest: Some([1; 32]), ..Wishes::default() }, "outline digest"),
-        (Wishes { commitment: Some([1; 32]), ..Wishes::default() }, "commitment"),
+        (Wishes { outline_digest: Some(Digest([1; 32])), ..Wishes::default() }, "outline digest"),
+        (Wishes { commitment: Some(Digest([1; 32])), ..Wishes::default() }, "commitment"),
     ] {
         let body = hello(Reveal::Logits, &outline);
         let error = connect_with(wishes, move |server| server.send(FrameKind::SetUp, &body));

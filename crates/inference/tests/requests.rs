@@ -14,7 +14,7 @@ use inference::client::{Answer, Client};
 use inference::connection::refusal::{Refusal, RefusalCode};
 use inference::connection::{Connection, Identity, Role, accept_tls, connect_tls, memory_pair};
 use inference::plan::Reveal;
-use inference::requests::{KeptId, Reply, Request};
+use inference::requests::{Reply, Request, StoredId};
 use inference::server::{PreparedServer, ServedModel, Server};
 use inference::transcript::Phase;
 use network::image::Image;
@@ -32,15 +32,15 @@ fn serve<S: Read + Write>(stream: S, model: Arc<ServedModel>, binding: &[u8]) ->
                 server.refuse(&Refusal::new(RefusalCode::Limit, "four at most"));
                 return Ok(());
             }
-            Request::Prepare { count, keep } => {
+            Request::Prepare { count, store } => {
                 server.reply(&Reply::Waiting { ahead: 2 })?;
-                let ids = (0..count).filter(|_| keep.is_some()).map(|id| KeptId([id as u8; 16])).collect();
+                let ids = (0..count).filter(|_| store.is_some()).map(|id| StoredId([id as u8; 16])).collect();
                 server.reply(&Reply::Accepted { ids })?;
                 for _ in 0..count {
                     prepared.push(server.prepare()?);
                 }
-                if keep.is_some() {
-                    server.reply(&Reply::Kept { expires: 77 })?;
+                if store.is_some() {
+                    server.reply(&Reply::Stored { expires: 77 })?;
                 }
             }
             Request::Classify { count } => {
@@ -67,14 +67,14 @@ fn ask<S: Read + Write>(stream: S, binding: &[u8]) {
         assert!((64 << 10..(64 << 10) + (1 << 20) + 1000).contains(&bytes), "{bytes}");
     }
     let mut ahead = Vec::new();
-    let ids = client.request(&Request::Prepare { count: 3, keep: None }, |count| ahead.push(count)).unwrap();
+    let ids = client.request(&Request::Prepare { count: 3, store: None }, |count| ahead.push(count)).unwrap();
     assert_eq!((ids.len(), ahead), (0, vec![2]));
     let mut prepared: Vec<_> =
         images.iter().map(|image| (client.prepare_recorded().unwrap(), image)).collect();
-    let ids = client.request(&Request::Prepare { count: 1, keep: Some([1; 32]) }, drop).unwrap();
-    assert_eq!(ids, [KeptId([0; 16])]);
+    let ids = client.request(&Request::Prepare { count: 1, store: Some([1; 32]) }, drop).unwrap();
+    assert_eq!(ids, [StoredId([0; 16])]);
     client.prepare().unwrap();
-    assert_eq!(client.await_kept().unwrap(), 77);
+    assert_eq!(client.await_stored().unwrap(), 77);
     let coins: Vec<_> = prepared.iter_mut().map(|(prepared, _)| prepared.take_record().unwrap()).collect();
     let last = prepared.pop().unwrap();
     client.request(&Request::Classify { count: 2 }, drop).unwrap();
@@ -118,7 +118,7 @@ fn a_refusal_in_place_of_a_reply_ends_the_session_with_its_sentence() {
     let (client_end, server_end) = memory_pair();
     let server = thread::spawn(move || serve(server_end, served(&tiny_model()), b""));
     let mut client = Client::connect(Connection::new(client_end, Role::Client), Reveal::Logits, b"").unwrap();
-    let error = client.request(&Request::Prepare { count: 5, keep: None }, drop).unwrap_err();
+    let error = client.request(&Request::Prepare { count: 5, store: None }, drop).unwrap_err();
     assert_eq!(error.to_string(), "the server refused: four at most");
     assert!(matches!(client.prepare(), Err(InferenceError::Broken)));
     server.join().unwrap().unwrap();

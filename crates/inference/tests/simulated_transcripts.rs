@@ -25,8 +25,9 @@ use inference::client::{Answer, Client, ShareRecord};
 use inference::connection::frame::{FrameKind, HEADER_BYTES};
 use inference::connection::{Connection, Role, memory_pair};
 use inference::plan::{LinearJob, Plan, PlannedMessage, Reveal};
-use inference::setup::hello::{Agreement, ClientHello, ServerHello};
+use inference::setup::messages::{Agreement, ClientHello, ServerHello};
 use inference::transcript::{Kind, Phase};
+use network::digest::Digest;
 use network::image::Image;
 use network::inference_model::{InferenceModel, LinearWeights, ModelOutline};
 use network::reference;
@@ -176,7 +177,7 @@ fn simulate_set_up(wire: &mut Framed<Wire>, plan: &Plan, generator: &mut Generat
     let hello = ClientHello::from_bytes(&wire.receive(ClientHello::BYTES)).unwrap();
     let nonce: [u8; 32] = generator.array();
     let (reveal, model, outline) = (plan.reveal(), hello.model, plan.outline().to_bytes());
-    let reply = ServerHello { nonce, reveal, commitment: generator.array(), model, outline };
+    let reply = ServerHello { nonce, reveal, commitment: Digest(generator.array()), model, outline };
     wire.send(FrameKind::SetUp, &reply.to_bytes());
     wire.flush();
     wire.receive(Agreement::BYTES);
@@ -205,8 +206,7 @@ fn simulate_server(wire: Wire, outline: &ModelOutline, logit_shares: &Receiver<V
     let mut wire = Framed::new(wire, Role::Server);
     let mut generator = Seed::from_system().unwrap().generator();
     let keys = simulate_set_up(&mut wire, &plan, &mut generator);
-    let mut jobs: Vec<_> = plan.linear().iter().collect();
-    jobs.sort_by_key(|job| job.flight);
+    let jobs: Vec<_> = plan.flights().flatten().collect();
     for _ in 0..INFERENCES {
         let (mut asked, mut answered) = (jobs.iter(), jobs.iter());
         let mut requests = HashMap::new();

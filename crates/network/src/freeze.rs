@@ -29,7 +29,7 @@ use crate::walk::ValueId;
 use crate::weights::{FloatWeights, WeightsError};
 
 use graph::{FloatLinear, FloatOperation, Graph};
-use plan::{Plan, PlannedStep, Problem};
+use plan::{PlannedStep, Problem, ScalePlan};
 use scales::LayerScale;
 
 pub use report::{FreezeReport, LayerReport, Overflow, Rescale, WidthReport, count_overflows};
@@ -117,7 +117,7 @@ pub fn freeze(
     mantissa::move_mantissas(&mut graph);
     let mut maxima = calibrate::maxima(&graph, images.iter().map(|pixels| image.normalize(pixels)));
     if let Some(value) = maxima.iter().position(|maximum| !maximum.is_finite()) {
-        return Err(FreezeError::Infinite { name: value_name(&graph, value) });
+        return Err(FreezeError::Infinite { name: value_name(&graph, ValueId(value)) });
     }
     if options.outline == OutlineDetail::Coarse {
         maxima.iter_mut().for_each(|maximum| *maximum = scales::coarse_magnitude(*maximum));
@@ -150,8 +150,8 @@ impl FreezeOptions {
     }
 }
 
-fn value_name(graph: &Graph, value: usize) -> String {
-    value.checked_sub(1).map_or_else(|| "the image".to_owned(), |node| graph.nodes[node].name.clone())
+fn value_name(graph: &Graph, value: ValueId) -> String {
+    value.maker().map_or_else(|| "the image".to_owned(), |maker| graph[maker].name.clone())
 }
 
 fn layer_scales(graph: &Graph, options: &FreezeOptions) -> Vec<Option<LayerScale>> {
@@ -172,14 +172,14 @@ fn layer_scales(graph: &Graph, options: &FreezeOptions) -> Vec<Option<LayerScale
 fn round(
     spec: &NetworkSpec,
     graph: &Graph,
-    plan: Plan,
+    plan: ScalePlan,
     image: ImageFormat,
     options: &FreezeOptions,
 ) -> Result<InferenceModel, FreezeError> {
     let bound = f64::from(options.weight_bits.bound());
     let mut layers = Vec::new();
     for step in &plan.steps {
-        let node = step.node.map(|node| &graph.nodes[node].operation);
+        let node = step.node.map(|node| &graph[node].operation);
         if let (Some(FloatOperation::Linear(linear)), Some(scale)) = (node, &step.scale) {
             layers.push(round_layer(linear, scale, step.fraction, bound));
         }
@@ -200,7 +200,6 @@ fn round(
 
 fn model_step(step: PlannedStep) -> ModelStep {
     let PlannedStep { name, place, operation, inputs, shape, fraction, ring_bits, .. } = step;
-    let inputs = inputs.into_iter().map(ValueId).collect();
     ModelStep { name, place, operation, inputs, shape, fraction, ring_bits }
 }
 

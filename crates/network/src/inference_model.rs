@@ -10,20 +10,20 @@
 //! ```
 //!
 //! Between two `Activate` steps everything is linear, so both parties compute it on their own shares; only
-//! `Activate` and `Maximum` need messages. Steps at the same [`ModelOutline::rounds`] depth share a round trip.
+//! `Activate` and `Maximum` need messages. [`ModelOutline::schedule`] says which steps share a round trip.
 
 mod check;
 mod file;
-mod rounds;
+mod schedule;
 
 use crate::mask::SiteMask;
 use crate::shape::Shape;
 use crate::spec::Pool;
-use crate::walk::{ConvGeometry, Place, ValueId};
+use crate::walk::{ConvGeometry, Place, StepId, ValueId};
 
 pub use check::{OutlineFault, StepFault};
 pub use file::ModelFileError;
-pub use rounds::Rounds;
+pub use schedule::{Flight, OperationRole, Round, Schedule};
 
 /// The widest ring.
 pub const MAX_RING_BITS: u32 = 62;
@@ -99,13 +99,6 @@ pub struct ModelStep {
     pub fraction: u32,
     /// Bits of the ring in which that value is shared: as many as its readers need.
     pub ring_bits: u32,
-}
-
-impl ModelStep {
-    /// Whether both parties can do it on their own shares.
-    pub const fn is_linear(&self) -> bool {
-        !matches!(self.operation, ModelOperation::Activate { .. } | ModelOperation::Maximum { .. })
-    }
 }
 
 /// What an integer step does. All but `Activate` and `Maximum` are linear in the input values.
@@ -268,11 +261,31 @@ impl InferenceModel {
 
 impl ModelOutline {
     /// The linear steps with their numbers, in order.
-    pub fn linear_steps(&self) -> impl Iterator<Item = (usize, LinearGeometry)> + '_ {
-        self.steps.iter().enumerate().filter_map(|(index, step)| match &step.operation {
-            ModelOperation::Linear { geometry, .. } => Some((index, *geometry)),
+    pub fn linear_steps(&self) -> impl Iterator<Item = (StepId, LinearGeometry)> + '_ {
+        self.numbered_steps().filter_map(|(id, step)| match &step.operation {
+            ModelOperation::Linear { geometry, .. } => Some((id, *geometry)),
             _ => None,
         })
+    }
+
+    /// All steps with their numbers, in order.
+    pub fn numbered_steps(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = (StepId, &ModelStep)> + ExactSizeIterator {
+        self.steps.iter().enumerate().map(|(index, step)| (StepId(index), step))
+    }
+
+    /// One step.
+    ///
+    /// # Panics
+    /// If it belongs to another outline.
+    pub fn step(&self, id: StepId) -> &ModelStep {
+        &self.steps[id.0]
+    }
+
+    /// How many values there are, the image included.
+    pub fn value_count(&self) -> usize {
+        self.output().0 + 1
     }
 
     /// The size of a value.
@@ -280,10 +293,7 @@ impl ModelOutline {
     /// # Panics
     /// If the value belongs to another outline.
     pub fn shape(&self, value: ValueId) -> Shape {
-        match value.0.checked_sub(1) {
-            None => self.input,
-            Some(step) => self.steps[step].shape,
-        }
+        value.maker().map_or(self.input, |maker| self.step(maker).shape)
     }
 
     /// The ring of a value, in bits.
@@ -291,10 +301,7 @@ impl ModelOutline {
     /// # Panics
     /// If the value belongs to another outline.
     pub fn ring_bits(&self, value: ValueId) -> u32 {
-        match value.0.checked_sub(1) {
-            None => self.image_ring_bits,
-            Some(step) => self.steps[step].ring_bits,
-        }
+        value.maker().map_or(self.image_ring_bits, |maker| self.step(maker).ring_bits)
     }
 
     /// The fraction bits of a value.
@@ -302,10 +309,7 @@ impl ModelOutline {
     /// # Panics
     /// If the value belongs to another outline.
     pub fn fraction(&self, value: ValueId) -> u32 {
-        match value.0.checked_sub(1) {
-            None => self.image.fraction,
-            Some(step) => self.steps[step].fraction,
-        }
+        value.maker().map_or(self.image.fraction, |maker| self.step(maker).fraction)
     }
 
     /// Fraction bits of the logits the client gets.

@@ -21,8 +21,10 @@
 //! text        numbers and errors as people read them
 //! ```
 
+pub mod bytes;
 pub mod cost;
 pub mod design;
+pub mod digest;
 pub mod freeze;
 pub mod image;
 pub mod inference_model;

@@ -5,12 +5,14 @@
 //! of one network and fits only networks with the same sites.
 
 mod file;
+mod random;
 
 use crate::shape::Shape;
 use crate::spec::NetworkSpec;
 use crate::walk::{ReluSite, SiteIndex};
 
 pub use file::{MaskFileError, MaskReadError};
+pub use random::TooManyRelus;
 
 /// The choice for one ReLU layer.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -28,6 +28,25 @@ pub struct ValueId(pub usize);
 impl ValueId {
     /// The image.
     pub const IMAGE: Self = Self(0);
+
+    /// The step that makes it; none makes the image.
+    pub const fn maker(self) -> Option<StepId> {
+        match self.0 {
+            0 => None,
+            value => Some(StepId(value - 1)),
+        }
+    }
+}
+
+/// A step, by its place in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StepId(pub usize);
+
+impl StepId {
+    /// The value it makes.
+    pub const fn output(self) -> ValueId {
+        ValueId(self.0 + 1)
+    }
 }
 
 /// A stage, numbered from 1 as in the papers.

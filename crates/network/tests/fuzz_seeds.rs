@@ -96,7 +96,7 @@ fn the_seeds_of_models_and_outlines_have_class_names() {
     assert_seed("network_outline", "with-class-names", body(&model.outline().to_bytes()));
     // Written by the version before today's; its digest is the model's.
     let seed = fs::read(repository().join("fuzz/seeds/network_model/with-class-names")).unwrap();
-    let old = [&b"SRDNMODL\x01\0\0\0"[..], &seed, &model.digest()].concat();
+    let old = [&b"SRDNMODL\x01\0\0\0"[..], &seed, model.digest().as_bytes()].concat();
     assert_eq!(InferenceModel::from_bytes(&old).unwrap(), model);
 }
 

@@ -69,6 +69,24 @@ pub fn list_images(folder: &Path) -> Result<Vec<PathBuf>, ImageFileError> {
     Ok(paths)
 }
 
+/// Files as they were named; folders become the images in them.
+///
+/// # Errors
+/// When one is neither a file nor a folder with images.
+pub fn image_paths(named: &[PathBuf]) -> Result<Vec<PathBuf>, ImageFileError> {
+    let mut paths = Vec::new();
+    for path in named {
+        if path.is_dir() {
+            paths.extend(list_images(path)?);
+        } else if path.is_file() {
+            paths.push(path.clone());
+        } else {
+            return Err(ImageFileError::Missing { path: path.clone() });
+        }
+    }
+    Ok(paths)
+}
+
 /// All images of a folder, or so many of them, in the order of their names.
 ///
 /// # Errors
@@ -159,6 +177,12 @@ pub enum ImageFileError {
         path: PathBuf,
         /// Why.
         source: std::io::Error,
+    },
+    /// Nothing there.
+    #[error("{} is no file and no folder", path.display())]
+    Missing {
+        /// What was named.
+        path: PathBuf,
     },
     /// A folder without images.
     #[error(

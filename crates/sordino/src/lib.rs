@@ -13,13 +13,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub use client;
 pub use crypto;
 pub use inference;
 pub use network;
+pub use sealed;
+pub use service;
 pub use training;
 
-pub mod client;
 pub mod commands;
 pub mod image_files;
 mod report;
-pub mod service;

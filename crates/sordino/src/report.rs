@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use console::measure_text_width;
 pub(crate) use network::text::grouped;
 
 /// A text table: the first column to the left, numbers to the right, an optional bar at the end.
@@ -31,10 +32,10 @@ impl Table {
     }
 
     pub(crate) fn write(&self, out: &mut dyn Write) -> io::Result<()> {
-        let mut widths: Vec<usize> = self.header.iter().map(|cell| cell.chars().count()).collect();
+        let mut widths: Vec<usize> = self.header.iter().map(|cell| measure_text_width(cell)).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(visible_width(cell));
+                *width = (*width).max(measure_text_width(cell));
             }
         }
         self.line(out, &self.header, &widths)?;
@@ -52,7 +53,7 @@ impl Table {
     fn line(&self, out: &mut dyn Write, cells: &[String], widths: &[usize]) -> io::Result<()> {
         let mut line = String::new();
         for ((cell, width), is_left) in cells.iter().zip(widths).zip(&self.left) {
-            let space = " ".repeat(width - visible_width(cell));
+            let space = " ".repeat(width - measure_text_width(cell));
             if *is_left {
                 line.push_str(&format!("{cell}{space}  "));
             } else {
@@ -61,21 +62,6 @@ impl Table {
         }
         writeln!(out, "{}", line.trim_end())
     }
-}
-
-/// Characters that take room, without color codes.
-fn visible_width(text: &str) -> usize {
-    let mut width = 0;
-    let mut in_code = false;
-    for character in text.chars() {
-        match (in_code, character) {
-            (false, '\u{1b}') => in_code = true,
-            (false, _) => width += 1,
-            (true, 'm') => in_code = false,
-            (true, _) => {}
-        }
-    }
-    width
 }
 
 /// A bar of up to `width` characters, in eighths.
@@ -103,6 +89,11 @@ pub(crate) fn short(number: u64) -> String {
         1_000_000..10_000_000_000 => format!("{:.1}M", number as f64 / 1e6),
         _ => format!("{:.1}G", number as f64 / 1e9),
     }
+}
+
+/// A digest as people compare it.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    base16ct::lower::encode_string(bytes)
 }
 
 /// `11.8%`.
@@ -135,9 +126,20 @@ mod tests {
     }
 
     #[test]
+    fn columns_line_up_where_letters_are_wide_or_colored() {
+        let mut table = Table::new(&["<name", "count"]);
+        table.row(vec!["猫".into(), "1".into()]);
+        table.row(vec!["\u{1b}[36mcat\u{1b}[0m".into(), "22".into()]);
+        let mut text = Vec::new();
+        table.write(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        assert_eq!(text, "name  count\n猫        1\n\u{1b}[36mcat\u{1b}[0m      22\n");
+    }
+
+    #[test]
     fn bars_grow_by_eighths() {
-        assert_eq!(visible_width(&bar(8, 8, 4)), 4);
-        assert_eq!(visible_width(&bar(1, 8, 4)), 1);
+        assert_eq!(measure_text_width(&bar(8, 8, 4)), 4);
+        assert_eq!(measure_text_width(&bar(1, 8, 4)), 1);
         assert_eq!(bar(0, 8, 4).replace("\u{1b}[36m", "").replace("\u{1b}[0m", ""), "");
         assert_eq!(bar(3, 0, 4), "");
     }

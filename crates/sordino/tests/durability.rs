@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use rustix::process::{Pid, Signal, kill_process};
+use sordino::client::prepared_file::PreparedFile;
 use sordino::client::{ClientError, ConnectOptions, PrivateClient};
 use sordino::crypto::secret::Secret;
 use sordino::inference::InferenceError;
@@ -23,7 +24,6 @@ use sordino::inference::connection::Trust;
 use sordino::inference::connection::refusal::RefusalCode;
 use sordino::network::image::Image;
 use sordino::network::reference;
-use sordino::service::prepared_file::PreparedFile;
 
 use support::processes::{Folder, Server};
 use support::tiny_model;

@@ -106,7 +106,7 @@ fn nobody_is_trusted_silently_and_mistakes_are_sentences() {
 #[test]
 fn the_packaged_configuration_is_one() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/serve.toml");
-    let config = sordino::service::config::Config::load(&path).unwrap();
-    assert_eq!(config.reveal.as_deref(), Some("class"));
-    assert!(config.models.contains_key("chest"));
+    let settings = sordino::service::Settings::load(&path).unwrap();
+    assert_eq!(settings.reveal, Some(sordino::service::settings::Revealed::Class));
+    assert!(settings.models.contains_key("chest"));
 }

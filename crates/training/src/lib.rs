@@ -10,6 +10,7 @@
 //! log         what happened, one JSON object per line
 //! report      logs as one HTML page with curves
 //! optimize    fewer ReLUs for the accuracy: DeepReDuce, SNL, DeepReShape
+//! trial       networks and frozen models on images whose classes are known
 //! reproduce   the papers' tables and figures as recipes, with what they print and what we measured
 //! pareto      results as one HTML page: accuracy against ReLUs and measured latency, beside the papers' points
 //! ```
@@ -48,6 +49,7 @@ pub mod run;
 pub mod schedule;
 #[cfg(feature = "libtorch")]
 pub mod tensor;
+pub mod trial;
 
 #[cfg(test)]
 mod scratch;

@@ -1,5 +1,6 @@
 //! Word of how far the offline phase is, for whoever waits.
 
+use crate::offline::messages::OfflineMessage;
 use crate::plan::Plan;
 
 /// A layer whose offline work is done.
@@ -19,9 +20,15 @@ pub type Watch = Box<dyn FnMut(Progress<'_>) + Send>;
 pub(super) struct Watcher(pub(super) Option<Watch>);
 
 impl Watcher {
-    pub(super) fn layer_done(&mut self, plan: &Plan, step: usize, bytes: u64) {
-        if let Some(watch) = &mut self.0 {
-            watch(Progress { layer: &plan.outline().steps[step].name, bytes });
+    /// A layer is done when its answer came, or its last offer.
+    pub(super) fn heard(&mut self, plan: &Plan, message: &OfflineMessage, bytes: u64) {
+        let done = match *message {
+            OfflineMessage::Answer(job) => Some(plan.job(job).step),
+            OfflineMessage::Offer(part) => plan.part(part).step.filter(|_| plan.part(part).completes_step),
+            _ => None,
+        };
+        if let (Some(step), Some(watch)) = (done, &mut self.0) {
+            watch(Progress { layer: &plan.outline().step(step).name, bytes });
         }
     }
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::Client;
 use crate::InferenceError;
-use crate::requests::{KeptId, MAX_REPLY_BYTES, Reply, Request, RequestError};
+use crate::connection::Connection;
+use crate::requests::{MAX_REPLY_BYTES, Reply, Request, RequestError, StoredId};
 use crate::transcript::{Kind, Phase};
 
 /// Bytes of the first probe.
@@ -36,31 +37,30 @@ impl<S: Read + Write> Client<S> {
         &mut self,
         request: &Request,
         mut waiting: impl FnMut(u32),
-    ) -> Result<Vec<KeptId>, InferenceError> {
-        self.send_request(request)?;
-        loop {
-            match self.receive_reply()? {
-                Reply::Waiting { ahead } => waiting(ahead),
-                Reply::Accepted { ids } => {
-                    self.is_broken = false;
-                    return expected_ids(request, ids);
+    ) -> Result<Vec<StoredId>, InferenceError> {
+        self.ask(|connection| {
+            send(connection, request)?;
+            loop {
+                match receive(connection)? {
+                    Reply::Waiting { ahead } => waiting(ahead),
+                    Reply::Accepted { ids } => return expected_ids(request, ids),
+                    Reply::Stored { .. } | Reply::Probed { .. } => {
+                        return Err(RequestError::Unexpected.into());
+                    }
                 }
-                Reply::Kept { .. } | Reply::Probed { .. } => return Err(RequestError::Unexpected.into()),
             }
-        }
+        })
     }
 
-    /// Waits until the server has stored what was prepared to be kept; says when it expires, in seconds since 1970.
+    /// Waits until the server has stored what was prepared for later; says when it expires, in seconds since 1970.
     ///
     /// # Errors
     /// As [`Client::request`].
-    pub fn await_kept(&mut self) -> Result<u64, InferenceError> {
-        self.begin_service()?;
-        let Reply::Kept { expires } = self.receive_reply()? else {
-            return Err(RequestError::Unexpected.into());
-        };
-        self.is_broken = false;
-        Ok(expires)
+    pub fn await_stored(&mut self) -> Result<u64, InferenceError> {
+        self.ask(|connection| match receive(connection)? {
+            Reply::Stored { expires } => Ok(expires),
+            _ => Err(RequestError::Unexpected.into()),
+        })
     }
 
     /// Measures the link with a few messages, two megabytes at most.
@@ -98,44 +98,43 @@ impl<S: Read + Write> Client<S> {
     /// # Errors
     /// When the connection breaks.
     pub fn finish(mut self) -> Result<S, InferenceError> {
-        self.send_request(&Request::Bye)?;
+        self.connection.exchange(Phase::Service, |connection| send(connection, &Request::Bye))?;
         Ok(self.connection.into_inner())
     }
 
     fn probe(&mut self, down: u32, up: u32) -> Result<Duration, InferenceError> {
         let start = Instant::now();
-        self.send_request(&Request::Probe { down, up })?;
-        if self.receive_reply()? != (Reply::Probed { bytes: down }) {
-            return Err(RequestError::Unexpected.into());
-        }
-        self.is_broken = false;
-        Ok(start.elapsed())
+        self.ask(|connection| {
+            send(connection, &Request::Probe { down, up })?;
+            match receive(connection)? {
+                Reply::Probed { bytes } if bytes == down => Ok(start.elapsed()),
+                _ => Err(RequestError::Unexpected.into()),
+            }
+        })
     }
 
-    fn begin_service(&mut self) -> Result<(), InferenceError> {
-        if std::mem::replace(&mut self.is_broken, true) {
-            return Err(InferenceError::Broken);
-        }
-        self.connection.enter(Phase::Service);
-        Ok(())
-    }
-
-    fn send_request(&mut self, request: &Request) -> Result<(), InferenceError> {
-        self.begin_service()?;
-        self.connection.send(Kind::Service, &request.to_bytes())?;
-        self.connection.flush()
-    }
-
-    fn receive_reply(&mut self) -> Result<Reply, InferenceError> {
-        let reply = self.connection.receive_at_most(Kind::Service, MAX_REPLY_BYTES);
-        reply.and_then(|bytes| Ok(Reply::from_bytes(&bytes)?)).map_err(|error| self.tell(error))
+    fn ask<R>(
+        &mut self,
+        exchange: impl FnOnce(&mut Connection<S>) -> Result<R, InferenceError>,
+    ) -> Result<R, InferenceError> {
+        let result = self.connection.exchange(Phase::Service, exchange);
+        result.map_err(|error| self.connection.tell(error))
     }
 }
 
+fn send<S: Read + Write>(connection: &mut Connection<S>, request: &Request) -> Result<(), InferenceError> {
+    connection.send(Kind::Service, &request.to_bytes())?;
+    connection.flush()
+}
+
+fn receive<S: Read + Write>(connection: &mut Connection<S>) -> Result<Reply, InferenceError> {
+    Ok(Reply::from_bytes(&connection.receive_at_most(Kind::Service, MAX_REPLY_BYTES)?)?)
+}
+
 /// As many ids as were asked for.
-fn expected_ids(request: &Request, ids: Vec<KeptId>) -> Result<Vec<KeptId>, InferenceError> {
+fn expected_ids(request: &Request, ids: Vec<StoredId>) -> Result<Vec<StoredId>, InferenceError> {
     let expected = match request {
-        Request::Prepare { count, keep: Some(_) } => *count as usize,
+        Request::Prepare { count, store: Some(_) } => *count as usize,
         _ => 0,
     };
     if ids.len() != expected {

@@ -1,10 +1,11 @@
 //! What a client expects of a server before it goes on, and what it is willing to spend.
 
+use network::digest::Digest;
 use network::inference_model::ModelOutline;
 
 use crate::InferenceError;
 use crate::plan::{Plan, Reveal};
-use crate::setup::hello::{ModelName, ServerHello};
+use crate::setup::messages::{ModelName, ServerHello};
 
 /// Bytes that planning takes for each scalar of an outline, at least.
 const PLANNING_BYTES_PER_SCALAR: u64 = 16;
@@ -19,9 +20,9 @@ pub struct Wishes {
     /// What to learn; none takes what the server gives.
     pub reveal: Option<Reveal>,
     /// The digest of the outline, where it is known from before.
-    pub outline_digest: Option<[u8; 32]>,
+    pub outline_digest: Option<Digest>,
     /// The commitment to the weights, where it is known from before.
-    pub commitment: Option<[u8; 32]>,
+    pub commitment: Option<Digest>,
     /// The most memory that one inference may take here, whatever the outline says.
     pub max_memory: u64,
 }
@@ -40,22 +41,21 @@ impl Default for Wishes {
 
 impl Wishes {
     /// The longest outline that is read.
-    pub(super) fn max_outline_bytes(&self) -> u64 {
+    pub(crate) fn max_outline_bytes(&self) -> u64 {
         crate::setup::MAX_OUTLINE_BYTES.min(self.max_memory)
     }
 
     /// Compares a hello with what was expected, before anything is derived from it.
-    pub(super) fn check_hello(&self, hello: &ServerHello, digest: &[u8; 32]) -> Result<(), InferenceError> {
+    pub(crate) fn check_hello(&self, hello: &ServerHello, digest: Digest) -> Result<(), InferenceError> {
         if let Some(expected) = self.reveal.filter(|expected| *expected != hello.reveal) {
             return Err(InferenceError::Reveal { expected, came: hello.reveal });
         }
         let pairs = [
             ("outline digest", self.outline_digest, digest),
-            ("commitment to the weights", self.commitment, &hello.commitment),
+            ("commitment to the weights", self.commitment, hello.commitment),
         ];
         for (what, expected, came) in pairs {
-            if let Some(expected) = expected.filter(|expected| expected != came) {
-                let (expected, came) = (hex(&expected), hex(came));
+            if let Some(expected) = expected.filter(|expected| *expected != came) {
                 return Err(InferenceError::OtherModel { what, expected, came });
             }
         }
@@ -63,14 +63,14 @@ impl Wishes {
     }
 
     /// Whether planning is affordable; the outline's counts are the peer's word.
-    pub(super) fn check_outline(&self, outline: &ModelOutline) -> Result<(), InferenceError> {
+    pub(crate) fn check_outline(&self, outline: &ModelOutline) -> Result<(), InferenceError> {
         let steps = outline.steps.iter().map(|step| step.shape.scalars());
         let scalars = steps.fold(outline.input.scalars(), u64::saturating_add);
         self.check(scalars.saturating_mul(PLANNING_BYTES_PER_SCALAR))
     }
 
     /// Whether an inference is affordable.
-    pub(super) fn check_plan(&self, plan: &Plan) -> Result<(), InferenceError> {
+    pub(crate) fn check_plan(&self, plan: &Plan) -> Result<(), InferenceError> {
         self.check(plan.client_memory())
     }
 
@@ -80,8 +80,4 @@ impl Wishes {
         }
         Ok(())
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

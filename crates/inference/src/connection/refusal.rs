@@ -1,11 +1,20 @@
-//! The last word of a party that goes no further: a code for programs, a sentence for people, never a secret.
+//! The last word of a party that goes no further: a code and what it is about for programs, a sentence for people, never
+//! a secret.
+//!
+//! ```text
+//! code u16 | sentence, without zeros | where it is about a stored inference: 0, its name (16)
+//! ```
 
 use std::fmt;
 
-/// Bytes of the longest sentence.
+use crate::requests::StoredId;
+
+/// Bytes of the longest sentence with what it is about.
 const MAX_TEXT_BYTES: usize = 600;
 /// Bytes of the longest refusal.
 pub const MAX_BYTES: usize = 2 + MAX_TEXT_BYTES;
+/// Bytes that say what it is about.
+const SUBJECT_BYTES: usize = 17;
 
 /// Why a party goes no further.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,8 +36,8 @@ pub enum RefusalCode {
     Malformed = 7,
     /// A prepared inference is unknown, spent, expired, or another client's.
     Spent = 8,
-    /// This server keeps no prepared inferences.
-    NotKept = 9,
+    /// This server stores no prepared inferences.
+    NotStored = 9,
     /// The server is about to end.
     ShuttingDown = 10,
     /// The peer took too long.
@@ -51,7 +60,7 @@ impl RefusalCode {
         Self::Limit,
         Self::Malformed,
         Self::Spent,
-        Self::NotKept,
+        Self::NotStored,
         Self::ShuttingDown,
         Self::TimedOut,
         Self::Internal,
@@ -64,19 +73,25 @@ impl RefusalCode {
 pub struct Refusal {
     /// For programs.
     pub code: RefusalCode,
+    subject: Option<StoredId>,
     text: String,
 }
 
 impl Refusal {
     /// A refusal with a sentence that says what to do. It is cut where it is too long.
     pub fn new(code: RefusalCode, text: impl Into<String>) -> Self {
-        let mut text: String = text.into();
-        let mut end = text.len().min(MAX_TEXT_BYTES);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
-        Self { code, text }
+        Self { code, subject: None, text: cut(text.into(), MAX_TEXT_BYTES) }
+    }
+
+    /// A refusal that is about one stored inference.
+    pub fn about(code: RefusalCode, subject: StoredId, text: impl Into<String>) -> Self {
+        let text = cut(text.into(), MAX_TEXT_BYTES - SUBJECT_BYTES);
+        Self { code, subject: Some(subject), text }
+    }
+
+    /// The stored inference it is about.
+    pub fn subject(&self) -> Option<StoredId> {
+        self.subject
     }
 
     /// For people.
@@ -86,20 +101,42 @@ impl Refusal {
 
     /// As it crosses the wire.
     pub fn to_bytes(&self) -> Vec<u8> {
-        [&(self.code as u16).to_le_bytes()[..], self.text.as_bytes()].concat()
+        let mut bytes = [&(self.code as u16).to_le_bytes()[..], self.text.as_bytes()].concat();
+        if let Some(StoredId(name)) = self.subject {
+            bytes.push(0);
+            bytes.extend(name);
+        }
+        bytes
     }
 
     /// Reads whatever came: a refusal that makes no sense is still one. Control characters are replaced.
     pub fn from_bytes(bytes: &[u8]) -> Self {
-        let (number, text) = bytes.split_at(bytes.len().min(2));
+        let (number, rest) = bytes.split_at(bytes.len().min(2));
         let number = number.iter().rev().fold(0, |number, byte| number << 8 | u16::from(*byte));
-        let known = RefusalCode::ALL.into_iter().find(|code| *code as u16 == number);
-        let clean = |character: char| {
-            if character.is_control() { char::REPLACEMENT_CHARACTER } else { character }
-        };
-        let text: String = String::from_utf8_lossy(text).chars().map(clean).collect();
-        Self::new(known.unwrap_or(RefusalCode::Other), text)
+        let code = RefusalCode::ALL.into_iter().find(|code| *code as u16 == number);
+        let code = code.unwrap_or(RefusalCode::Other);
+        match rest.split_last_chunk::<SUBJECT_BYTES>() {
+            Some((text, [0, name @ ..])) if !text.contains(&0) => {
+                Self::about(code, StoredId(*name), clean(text))
+            }
+            _ => Self::new(code, clean(rest)),
+        }
     }
+}
+
+fn clean(text: &[u8]) -> String {
+    let clean =
+        |character: char| if character.is_control() { char::REPLACEMENT_CHARACTER } else { character };
+    String::from_utf8_lossy(text).chars().map(clean).collect()
+}
+
+fn cut(mut text: String, bytes: usize) -> String {
+    let mut end = text.len().min(bytes);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+    text
 }
 
 impl fmt::Display for Refusal {
@@ -127,8 +164,30 @@ mod tests {
 
     #[test]
     fn long_sentences_are_cut_between_characters() {
-        let refusal = Refusal::new(RefusalCode::Internal, "é".repeat(1000));
-        assert!(refusal.to_bytes().len() <= MAX_BYTES);
-        assert_eq!(Refusal::from_bytes(&refusal.to_bytes()), refusal);
+        let long = "é".repeat(1000);
+        let id = StoredId([0xa5; 16]);
+        for refusal in
+            [Refusal::new(RefusalCode::Internal, long.clone()), Refusal::about(RefusalCode::Spent, id, long)]
+        {
+            assert!(refusal.to_bytes().len() <= MAX_BYTES);
+            assert_eq!(Refusal::from_bytes(&refusal.to_bytes()), refusal);
+        }
+    }
+
+    #[test]
+    fn what_it_is_about_is_not_read_out_of_the_sentence() {
+        let id = StoredId(std::array::from_fn(|index| index as u8));
+        let text = format!("prepared inference {id} is spent");
+        let about = Refusal::about(RefusalCode::Spent, id, text.clone());
+        assert_eq!(Refusal::from_bytes(&about.to_bytes()).subject(), Some(id));
+        let plain = Refusal::new(RefusalCode::Spent, text);
+        assert_eq!(Refusal::from_bytes(&plain.to_bytes()).subject(), None);
+        let bytes = about.to_bytes();
+        for length in 0..bytes.len() {
+            assert_eq!(Refusal::from_bytes(&bytes[..length]).subject(), None, "cut to {length}");
+        }
+        assert_eq!(Refusal::from_bytes(&[&bytes[..], &[7]].concat()).subject(), None, "one byte too many");
+        let doubled = [&b"\x08\0a\0b"[..], &bytes[bytes.len() - SUBJECT_BYTES..]].concat();
+        assert_eq!(Refusal::from_bytes(&doubled).subject(), None, "a sentence has no zeros");
     }
 }

@@ -1,38 +1,42 @@
 //! The layers with secret weights: their encryption parameters, layouts and flights.
 
-use crypto::he::{ConvolutionShape, HeOutline, HeParameters, Layout, LinearShape, WeightBits};
-use network::inference_model::{self, LinearGeometry, ModelOperation, ModelOutline};
-use network::shape::Shape;
+use crypto::he::{HeOutline, HeParameters, Layout, LinearShape};
+use network::inference_model::ModelOutline;
+use network::walk::StepId;
 
 use crate::InferenceError;
+use crate::geometry;
 
 /// The ring degree below which a second parameter set is worth its keys.
 const SMALL_DEGREE: usize = 4096;
+
+/// A layer with secret weights, by its place among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct JobId(pub(crate) usize);
 
 /// One layer with secret weights.
 #[derive(Debug)]
 pub struct LinearJob {
     /// Its step in the outline.
-    pub step: usize,
+    pub step: StepId,
     /// Which of the plan's parameters it uses.
     pub group: usize,
-    /// How many answers must have come before its request can be made.
-    pub flight: usize,
     /// Where its numbers lie in ciphertexts.
     pub layout: Layout,
 }
 
 pub(super) fn plan(outline: &ModelOutline) -> Result<(Vec<HeParameters>, Vec<LinearJob>), InferenceError> {
-    let flights = flights(outline);
-    let layers: Vec<(usize, LinearShape)> = outline
-        .linear_steps()
-        .map(|(step, geometry)| (step, shape(&geometry, outline.shape(outline.steps[step].inputs[0]))))
-        .collect();
-    let rings: Vec<u32> = layers.iter().map(|(step, _)| outline.steps[*step].ring_bits).collect();
+    let shape = |(id, layer)| {
+        let geometry = geometry::layer(&layer, outline.shape(outline.step(id).inputs[0]))?;
+        Ok((id, LinearShape::from(&geometry)))
+    };
+    let layers = outline.linear_steps().map(shape).collect::<Result<Vec<_>, InferenceError>>()?;
+    let rings: Vec<u32> = layers.iter().map(|(id, _)| outline.step(*id).ring_bits).collect();
     let choice = |lowest: u32, highest: u32, sets: u32| {
         let shapes = layers.iter().zip(&rings).filter(|(_, ring)| (lowest..=highest).contains(ring));
         let shapes = shapes.map(|((_, shape), _)| *shape).collect();
-        let part = HeOutline::from_layers(highest, weight_bits(outline), shapes).sharing_among(sets);
+        let part = HeOutline::from_layers(highest, geometry::weight_bits(outline.weight_bits), shapes)
+            .sharing_among(sets);
         HeParameters::from_outline(&part)
     };
     let Some(&widest) = rings.iter().max() else { return Ok((Vec::new(), Vec::new())) };
@@ -62,51 +66,10 @@ pub(super) fn plan(outline: &ModelOutline) -> Result<(Vec<HeParameters>, Vec<Lin
         .map(|((step, shape), ring_bits)| {
             let group = usize::from(parameters.len() > 1 && *ring_bits > narrow);
             let layout = Layout::new(&parameters[group], shape)?;
-            Ok(LinearJob { step: *step, group, flight: flights[*step], layout })
+            Ok(LinearJob { step: *step, group, layout })
         })
         .collect::<Result<_, InferenceError>>()?;
     Ok((parameters, jobs))
-}
-
-/// For each linear step, how many linear steps lie before it on the longest path from a fresh blind.
-fn flights(outline: &ModelOutline) -> Vec<usize> {
-    let mut answers = vec![0; outline.steps.len() + 1];
-    let mut flights = vec![0; outline.steps.len()];
-    for (index, step) in outline.steps.iter().enumerate() {
-        let before = step.inputs.iter().map(|input| answers[input.0]).max().unwrap_or(0);
-        flights[index] = before;
-        answers[index + 1] = match step.operation {
-            ModelOperation::Linear { .. } => before + 1,
-            ModelOperation::Activate { .. } | ModelOperation::Maximum { .. } => 0,
-            _ => before,
-        };
-    }
-    flights
-}
-
-fn weight_bits(outline: &ModelOutline) -> WeightBits {
-    match outline.weight_bits {
-        inference_model::WeightBits::Eight => WeightBits::Eight,
-        inference_model::WeightBits::Twelve => WeightBits::Twelve,
-    }
-}
-
-fn shape(geometry: &LinearGeometry, input: Shape) -> LinearShape {
-    match geometry {
-        LinearGeometry::FullyConnected { inputs, outputs } => {
-            LinearShape::FullyConnected { inputs: *inputs, outputs: *outputs }
-        }
-        LinearGeometry::Conv(conv) => LinearShape::Convolution(ConvolutionShape {
-            input_channels: conv.inputs,
-            output_channels: conv.outputs,
-            input_size: [input.height, input.width],
-            filter_size: [conv.filter; 2],
-            stride: [conv.stride; 2],
-            padding: [conv.padding; 2],
-            dilation: [conv.dilation; 2],
-            groups: conv.groups,
-        }),
-    }
 }
 
 #[cfg(test)]
@@ -136,7 +99,7 @@ mod tests {
         let joint = HeParameters::joint_distance_log2(&parameters);
         assert!(joint <= -40.0 && parameters.iter().all(|set| set.distance_log2() < joint), "{parameters:?}");
         for job in jobs {
-            let ring_bits = outline.steps[job.step].ring_bits;
+            let ring_bits = outline.step(job.step).ring_bits;
             assert!(ring_bits <= parameters[job.group].ring_bits());
             assert_eq!(job.group == 0, ring_bits <= parameters[0].ring_bits(), "narrow rings use the first");
         }

@@ -2,14 +2,11 @@
 
 use crypto::he::PreparedWeights;
 
-use super::{GarbledPart, LinearJob, Part, Plan};
+use super::{LinearJob, Plan};
+use crate::nonlinear::WORD_BYTES;
 
 /// Bytes of a label.
 const LABEL_BYTES: usize = 16;
-/// Bytes of a share, held as a machine word.
-const WORD_BYTES: usize = 8;
-/// Words the client keeps for a truncated position: the top bit of its share, u_c, and what it already knows.
-const TRUNCATION_WORDS: usize = 3;
 
 /// Memory for a served model and for one prepared inference, what computing needs besides left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,13 +25,6 @@ impl PlannedMemory {
     /// What a prepared inference keeps at the client.
     pub fn client(&self) -> u64 {
         self.client_tables + self.client_labels + self.client_shares
-    }
-
-    fn add_garbled(&mut self, part: &GarbledPart) {
-        let instances = part.layer.instances();
-        self.client_tables += part.layer.table_bytes() as u64;
-        self.client_labels += (instances * part.layer.circuit().client_wires() * LABEL_BYTES) as u64;
-        self.client_shares += (instances * WORD_BYTES) as u64;
     }
 }
 
@@ -64,12 +54,10 @@ impl Plan {
     /// What one prepared inference keeps at the server until its image comes: a mask for each output of a linear layer,
     /// one word for each circuit, three for each truncated position. Labels are derived again.
     pub fn server_prepared_memory(&self) -> u64 {
-        let outputs = self.linear.iter().map(|job| self.outline.steps[job.step].shape.scalars()).sum::<u64>();
-        let words = |part: &Part| match part {
-            Part::Garbled(part) => part.layer.instances(),
-            Part::Truncated(part) => part.count() * TRUNCATION_WORDS,
-        };
-        (outputs + self.parts().map(words).sum::<usize>() as u64) * WORD_BYTES as u64
+        let outputs = self.linear.iter().map(|job| self.outline.step(job.step).shape.scalars()).sum::<u64>();
+        let parts = self.parts.iter().filter(|planned| planned.step.is_some());
+        let parts = parts.map(|planned| planned.part.memory().server as u64).sum::<u64>();
+        outputs * WORD_BYTES as u64 + parts
     }
 
     /// What each party must hold.
@@ -81,15 +69,11 @@ impl Plan {
             client_labels: 0,
             client_shares: (image_and_logits * WORD_BYTES) as u64,
         };
-        for part in self.parts() {
-            match part {
-                Part::Garbled(part) => memory.add_garbled(part),
-                Part::Truncated(part) => {
-                    memory.client_shares += (part.count() * TRUNCATION_WORDS * WORD_BYTES) as u64;
-                }
-            }
+        for part in self.parts.iter().map(|planned| planned.part.memory()) {
+            memory.client_tables += part.client_tables as u64;
+            memory.client_labels += part.client_labels as u64;
+            memory.client_shares += part.client_shares as u64;
         }
-        self.argmax.iter().for_each(|part| memory.add_garbled(part));
         memory
     }
 }

@@ -1,10 +1,13 @@
 //! Every byte and round of an inference, predicted from the plan alone.
 
 use crypto::he::{LinearAnswer, LinearRequest};
-use crypto::ring::RingWidth;
+use network::walk::StepId;
 
-use super::{Part, Plan};
+use super::Plan;
 use crate::transcript::{Phase, Traffic};
+
+/// Bytes of corrections for one oblivious transfer.
+const CORRECTION_BYTES: usize = 4;
 
 /// What one session and one inference will send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +24,7 @@ pub struct PlannedTraffic {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerTraffic {
     /// The step.
-    pub step: usize,
+    pub step: StepId,
     /// Its name.
     pub name: String,
     /// ReLUs (or maxima) evaluated in circuits.
@@ -46,36 +49,31 @@ impl Plan {
             let homomorphic = LinearRequest::length(&job.layout) + LinearAnswer::length(&job.layout);
             layers.push(LayerTraffic { homomorphic: homomorphic as u64, ..self.empty_layer(job.step) });
         }
-        for job in self.rounds.iter().flatten() {
-            let mut layer = self.empty_layer(job.step);
-            for part in &job.parts {
-                let corrections = 4 * part.transfer_count();
-                match part {
-                    Part::Garbled(part) => {
-                        layer.relus += part.layer.instances() as u64;
-                        layer.nonlinear_offline += (part.layer.table_bytes() + corrections) as u64;
-                        layer.online += (part.layer.label_bytes() + part.layer.reply_bytes()) as u64;
-                    }
-                    Part::Truncated(part) => {
-                        let offline = (part.offer_bytes() + corrections) as u64;
-                        let online = (part.opening_bytes() + part.reply_bytes()) as u64;
-                        layer.linearized += part.count() as u64;
-                        layer.nonlinear_offline += offline;
-                        layer.online += online;
-                        layer.truncation += offline + online;
-                    }
-                }
+        for planned in &self.parts {
+            let Some(step) = planned.step else { continue };
+            if layers.last().is_none_or(|layer| layer.step != step) {
+                layers.push(self.empty_layer(step));
             }
-            layers.push(layer);
+            let layer = layers.last_mut().expect("one was pushed");
+            let (counts, bytes) = (planned.part.counts(), planned.part.bytes());
+            let offline = (bytes.offer + CORRECTION_BYTES * planned.part.transfer_count()) as u64;
+            let online = (bytes.opening + bytes.reply) as u64;
+            layer.relus += counts.relus as u64;
+            layer.linearized += counts.linearized as u64;
+            layer.nonlinear_offline += offline;
+            layer.online += online;
+            if counts.linearized > 0 {
+                layer.truncation += offline + online;
+            }
         }
         layers.sort_by_key(|layer| layer.step);
         layers
     }
 
-    fn empty_layer(&self, step: usize) -> LayerTraffic {
+    fn empty_layer(&self, step: StepId) -> LayerTraffic {
         LayerTraffic {
             step,
-            name: self.outline.steps[step].name.clone(),
+            name: self.outline.step(step).name.clone(),
             relus: 0,
             linearized: 0,
             homomorphic: 0,
@@ -105,8 +103,4 @@ impl Plan {
         };
         PlannedTraffic { set_up: of(Phase::SetUp), offline: of(Phase::Offline), online: of(Phase::Online) }
     }
-}
-
-pub(super) fn packed(bits: u32, count: usize) -> usize {
-    RingWidth::new(bits).ok().and_then(|width| width.packed_bytes(count)).unwrap_or(0)
 }

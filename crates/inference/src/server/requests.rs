@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 
 use super::Server;
 use crate::InferenceError;
+use crate::connection::Connection;
 use crate::connection::refusal::Refusal;
 use crate::requests::{MAX_REQUEST_BYTES, Reply, Request};
 use crate::transcript::{Kind, Phase};
@@ -14,16 +15,15 @@ impl<S: Read + Write> Server<S> {
     /// # Errors
     /// When the connection breaks or the request makes no sense.
     pub fn next_request(&mut self) -> Result<Request, InferenceError> {
-        loop {
-            self.begin_service()?;
-            let bytes = self.connection.receive_at_most(Kind::Service, MAX_REQUEST_BYTES)?;
-            let request = Request::from_bytes(&bytes)?;
-            self.is_broken = false;
-            match request {
-                Request::Probe { down, .. } => self.reply(&Reply::Probed { bytes: down })?,
-                request => return Ok(request),
+        self.connection.exchange(Phase::Service, |connection| {
+            loop {
+                let bytes = connection.receive_at_most(Kind::Service, MAX_REQUEST_BYTES)?;
+                match Request::from_bytes(&bytes)? {
+                    Request::Probe { down, .. } => send(connection, &Reply::Probed { bytes: down })?,
+                    request => return Ok(request),
+                }
             }
-        }
+        })
     }
 
     /// Answers a request.
@@ -31,31 +31,21 @@ impl<S: Read + Write> Server<S> {
     /// # Errors
     /// When the connection breaks.
     pub fn reply(&mut self, reply: &Reply) -> Result<(), InferenceError> {
-        self.begin_service()?;
-        self.connection.send(Kind::Service, &reply.to_bytes())?;
-        self.connection.flush()?;
-        self.is_broken = false;
-        Ok(())
+        self.connection.exchange(Phase::Service, |connection| send(connection, reply))
     }
 
     /// Tells the client why this is the end, if the stream is at a place where that can be said.
     pub fn refuse(&mut self, refusal: &Refusal) {
-        self.is_broken = true;
-        self.connection.concern(None);
-        // Whether the client still listens makes no difference here.
-        let _ = self.connection.refuse(refusal);
+        self.connection.break_off(refusal);
     }
 
     /// The stream itself, after the last word.
     pub fn into_stream(self) -> S {
         self.connection.into_inner()
     }
+}
 
-    fn begin_service(&mut self) -> Result<(), InferenceError> {
-        if std::mem::replace(&mut self.is_broken, true) {
-            return Err(InferenceError::Broken);
-        }
-        self.connection.enter(Phase::Service);
-        Ok(())
-    }
+fn send<S: Read + Write>(connection: &mut Connection<S>, reply: &Reply) -> Result<(), InferenceError> {
+    connection.send(Kind::Service, &reply.to_bytes())?;
+    connection.flush()
 }

@@ -1,24 +1,24 @@
 //! The graph in floating point: how large its values become.
 
-use super::graph::{FloatLinear, FloatOperation, Graph, Node, Window};
+use super::graph::{FloatLinear, FloatOperation, Graph, Window};
 use super::merge;
 use crate::inference_model::LinearGeometry;
 use crate::reference::{float, kernels};
 use crate::shape::Shape;
+use crate::walk::StepId;
 
 /// All values of the graph for one normalized image.
 pub(super) fn run(graph: &Graph, image: Vec<f32>) -> Vec<Vec<f32>> {
     let mut values = vec![image];
-    for (index, node) in graph.nodes.iter().enumerate() {
-        let value = apply(graph, index, node, &values);
-        values.push(value);
+    for id in graph.ids() {
+        values.push(apply(graph, id, &values));
     }
     values
 }
 
 /// The largest magnitude of each value over some images.
 pub(super) fn maxima(graph: &Graph, images: impl IntoIterator<Item = Vec<f32>>) -> Vec<f32> {
-    let mut maxima = vec![0.0; graph.nodes.len() + 1];
+    let mut maxima = vec![0.0; graph.output().0 + 1];
     for image in images {
         for (maximum, value) in maxima.iter_mut().zip(run(graph, image)) {
             *maximum = f32::max(*maximum, float::largest(&value));
@@ -27,20 +27,21 @@ pub(super) fn maxima(graph: &Graph, images: impl IntoIterator<Item = Vec<f32>>) 
     maxima
 }
 
-fn apply(graph: &Graph, index: usize, node: &Node, values: &[Vec<f32>]) -> Vec<f32> {
-    let input = &values[node.inputs[0]];
+fn apply(graph: &Graph, id: StepId, values: &[Vec<f32>]) -> Vec<f32> {
+    let node = &graph[id];
+    let input = &values[node.inputs[0].0];
     let size = graph.shape(node.inputs[0]);
     match &node.operation {
         FloatOperation::Linear(linear) => apply_linear(linear, (input, size), node.shape),
-        FloatOperation::Add => float::add(node.inputs.iter().map(|value| values[*value].as_slice())),
+        FloatOperation::Add => float::add(node.inputs.iter().map(|value| values[value.0].as_slice())),
         FloatOperation::Concat => {
-            node.inputs.iter().flat_map(|value| values[*value].iter().copied()).collect()
+            node.inputs.iter().flat_map(|value| values[value.0].iter().copied()).collect()
         }
         FloatOperation::Slice { start, channels } => kernels::slice(input, size, *start, *channels),
         FloatOperation::DropFirstRowAndColumn => kernels::drop_first_row_and_column(input, size),
         FloatOperation::Sum(window) => sum(window, (input, size), node.shape),
         FloatOperation::Average(window) => {
-            let counts = merge::average_counts(graph, index, window);
+            let counts = merge::average_counts(graph, id, window);
             float::divide(sum(window, (input, size), node.shape), &counts)
         }
         FloatOperation::Activate { mask, ceiling } => float::activate(input, node.shape, mask, *ceiling),

@@ -10,8 +10,9 @@
 
 use std::collections::BTreeSet;
 
-use super::plan::{Plan, Problem};
+use super::plan::{Problem, ScalePlan};
 use crate::inference_model::ModelOperation;
+use crate::walk::{StepId, ValueId};
 
 /// Bits a run's weights may lose.
 const MAX_TRIM: i32 = 2;
@@ -22,7 +23,7 @@ const MAX_COMFORT_BITS: u32 = 3;
 #[derive(Clone, Debug)]
 pub(super) struct Choices {
     /// Inputs of joins (node, which input) that are rescaled.
-    pub(super) rescales: BTreeSet<(usize, usize)>,
+    pub(super) rescales: BTreeSet<(StepId, usize)>,
     /// By node: fraction bits its weights go without.
     pub(super) trims: Vec<i32>,
     /// Whether to rescale inside a linear run where nothing else helps.
@@ -30,7 +31,7 @@ pub(super) struct Choices {
 }
 
 /// The plan with the narrowest rings for no more round trips than needed.
-pub(super) fn choose(problem: &Problem<'_>) -> Plan {
+pub(super) fn choose(problem: &Problem<'_>) -> ScalePlan {
     let trims = vec![0; problem.graph.nodes.len()];
     let mut choices = Choices { rescales: BTreeSet::new(), trims, force: false };
     choose_rescales(problem, &mut choices);
@@ -39,41 +40,41 @@ pub(super) fn choose(problem: &Problem<'_>) -> Plan {
     choices.force = true;
     // A rescaling that was paid for lets other inputs of later joins ride along.
     choose_rescales(problem, &mut choices);
-    Plan::new(problem, &choices)
+    ScalePlan::new(problem, &choices)
 }
 
 /// A reader that decides how wide a ring must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Cause {
     /// An `Activate` or `Maximum`, by node.
-    Node(usize),
+    Node(StepId),
     /// The client, who reads the logits.
     Logits,
 }
 
 /// Each cause with the bits it needs and the value it reads.
-fn causes(plan: &Plan) -> Vec<(Cause, u32, usize)> {
-    let interactive = plan.steps.iter().enumerate().filter_map(|(index, step)| {
-        let node = step.node.filter(|_| !step.is_linear())?;
-        Some((Cause::Node(node), plan.need(index), step.inputs[0]))
+fn causes(plan: &ScalePlan) -> Vec<(Cause, u32, ValueId)> {
+    let interactive = plan.steps.iter().filter_map(|step| {
+        let node = step.node.filter(|_| step.operation.is_interactive())?;
+        Some((Cause::Node(node), step.need(), step.inputs[0]))
     });
-    let logits = (Cause::Logits, plan.logit_width, plan.steps.len());
+    let logits = (Cause::Logits, plan.logit_width, plan.output());
     interactive.chain([logits]).collect()
 }
 
-fn need(plan: &Plan, cause: Cause) -> u32 {
+fn need(plan: &ScalePlan, cause: Cause) -> u32 {
     causes(plan).into_iter().find(|other| other.0 == cause).map_or(0, |(_, need, _)| need)
 }
 
 /// The steps that make a value without any message: marked by number.
-fn linear_run(plan: &Plan, value: usize) -> Vec<bool> {
+fn linear_run(plan: &ScalePlan, value: ValueId) -> Vec<bool> {
     let mut is_in_run = vec![false; plan.steps.len()];
     let mut open = vec![value];
     while let Some(value) = open.pop() {
-        let Some(index) = value.checked_sub(1) else { continue };
-        if plan.steps[index].is_linear() && !is_in_run[index] {
-            is_in_run[index] = true;
-            open.extend(&plan.steps[index].inputs);
+        let Some(StepId(maker)) = value.maker() else { continue };
+        if !plan.steps[maker].operation.is_interactive() && !is_in_run[maker] {
+            is_in_run[maker] = true;
+            open.extend(&plan.steps[maker].inputs);
         }
     }
     is_in_run
@@ -82,24 +83,24 @@ fn linear_run(plan: &Plan, value: usize) -> Vec<bool> {
 fn choose_rescales(problem: &Problem<'_>, choices: &mut Choices) {
     let mut settled = BTreeSet::new();
     loop {
-        let plan = Plan::new(problem, choices);
-        let is_open = |(cause, need, _): &(Cause, u32, usize)| {
+        let plan = ScalePlan::new(problem, choices);
+        let is_open = |(cause, need, _): &(Cause, u32, ValueId)| {
             *need > problem.options.comfortable_ring_bits && !settled.contains(cause)
         };
         let Some((cause, before, value)) = causes(&plan).into_iter().find(is_open) else { return };
         settled.insert(cause);
         let run = linear_run(&plan, value);
         let edges: Vec<_> =
-            plan.candidates.iter().filter(|found| run[found.step]).map(|found| found.edge).collect();
+            plan.candidates.iter().filter(|found| run[found.step.0]).map(|found| found.edge).collect();
         let mut trial = choices.clone();
         trial.rescales.extend(&edges);
-        let narrowed = need(&Plan::new(problem, &trial), cause);
+        let narrowed = need(&ScalePlan::new(problem, &trial), cause);
         if narrowed >= before {
             continue;
         }
         for edge in edges {
             trial.rescales.remove(&edge);
-            if need(&Plan::new(problem, &trial), cause) > narrowed {
+            if need(&ScalePlan::new(problem, &trial), cause) > narrowed {
                 trial.rescales.insert(edge);
             }
         }
@@ -110,7 +111,7 @@ fn choose_rescales(problem: &Problem<'_>, choices: &mut Choices) {
 /// A run a few bits over what is comfortable, if trimming brings it there.
 fn trim_for_comfort(problem: &Problem<'_>, choices: &mut Choices) {
     let comfortable = problem.options.comfortable_ring_bits;
-    let plan = Plan::new(problem, choices);
+    let plan = ScalePlan::new(problem, choices);
     for (cause, before, value) in causes(&plan) {
         if !(comfortable + 1..=comfortable + MAX_COMFORT_BITS).contains(&before) {
             continue;
@@ -118,7 +119,7 @@ fn trim_for_comfort(problem: &Problem<'_>, choices: &mut Choices) {
         for trim in 1..=MAX_TRIM {
             let mut trial = choices.clone();
             trim_run(&plan, value, trim, &mut trial);
-            if need(&Plan::new(problem, &trial), cause) <= comfortable {
+            if need(&ScalePlan::new(problem, &trial), cause) <= comfortable {
                 *choices = trial;
                 break;
             }
@@ -129,7 +130,7 @@ fn trim_for_comfort(problem: &Problem<'_>, choices: &mut Choices) {
 /// Runs that fit no ring.
 fn trim_to_fit(problem: &Problem<'_>, choices: &mut Choices) {
     for trim in 1..=MAX_TRIM {
-        let plan = Plan::new(problem, choices);
+        let plan = ScalePlan::new(problem, choices);
         for (_, need, value) in causes(&plan) {
             if need > problem.width_limit() {
                 trim_run(&plan, value, trim, choices);
@@ -139,11 +140,11 @@ fn trim_to_fit(problem: &Problem<'_>, choices: &mut Choices) {
 }
 
 /// All weights of the linear run that makes a value go without some bits.
-fn trim_run(plan: &Plan, value: usize, trim: i32, choices: &mut Choices) {
+fn trim_run(plan: &ScalePlan, value: ValueId, trim: i32, choices: &mut Choices) {
     let run = linear_run(plan, value);
     for (step, _) in plan.steps.iter().zip(run).filter(|(_, is_in_run)| *is_in_run) {
         if let (Some(node), ModelOperation::Linear { .. }) = (step.node, &step.operation) {
-            choices.trims[node] = choices.trims[node].max(trim);
+            choices.trims[node.0] = choices.trims[node.0].max(trim);
         }
     }
 }

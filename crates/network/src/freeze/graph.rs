@@ -3,11 +3,13 @@
 //! Built from the walk: batch norms are folded into the linear layers before them, ReLU layers that the mask drops
 //! altogether vanish, and what is left of batch norms becomes a depthwise 1x1 convolution.
 
+use std::ops::{Index, IndexMut};
+
 use crate::inference_model::LinearGeometry;
 use crate::mask::{ActivationMask, Bits, SiteMask};
 use crate::shape::Shape;
 use crate::spec::{NetworkSpec, Pool};
-use crate::walk::{ConvGeometry, Operation, Place, Step, ValueId, Walk};
+use crate::walk::{ConvGeometry, Operation, Place, Step, StepId, ValueId, Walk};
 use crate::weights::{BATCH_NORM_EPSILON, FloatWeights, LayerWeights};
 
 /// A flat list of nodes; node `i` makes value `i + 1`, value 0 is the image and the last one the logits.
@@ -23,7 +25,7 @@ pub(super) struct Node {
     pub(super) name: String,
     pub(super) place: Place,
     pub(super) operation: FloatOperation,
-    pub(super) inputs: Vec<usize>,
+    pub(super) inputs: Vec<ValueId>,
     pub(super) shape: Shape,
 }
 
@@ -104,46 +106,56 @@ impl Graph {
             let value = builder.step(step, weights.layer(&step.name));
             builder.values.push(value);
         }
-        let output = builder.values.pop().unwrap_or(0);
+        let output = builder.values.pop().unwrap_or(ValueId::IMAGE);
         let mut graph = Self { input: spec.walk().shape(ValueId::IMAGE), nodes: builder.nodes };
-        graph.nodes.truncate(output);
+        graph.nodes.truncate(output.0);
         graph.remove_unread();
         graph
     }
 
-    pub(super) fn shape(&self, value: usize) -> Shape {
-        if value == 0 { self.input } else { self.nodes[value - 1].shape }
+    pub(super) fn shape(&self, value: ValueId) -> Shape {
+        value.maker().map_or(self.input, |maker| self[maker].shape)
     }
 
-    /// The nodes that read each value, once per reading; the logits are read by the client, here a number past the end.
-    pub(super) fn readers(&self) -> Vec<Vec<usize>> {
-        let mut readers = vec![Vec::new(); self.nodes.len() + 1];
-        for (index, node) in self.nodes.iter().enumerate() {
-            for input in &node.inputs {
-                readers[*input].push(index);
+    /// The numbers of the nodes, in order.
+    pub(super) fn ids(&self) -> impl DoubleEndedIterator<Item = StepId> + use<> {
+        (0..self.nodes.len()).map(StepId)
+    }
+
+    /// The logits.
+    pub(super) fn output(&self) -> ValueId {
+        ValueId(self.nodes.len())
+    }
+
+    /// Who reads each value.
+    pub(super) fn readers(&self) -> Readers {
+        let mut readers = vec![Vec::new(); self.output().0 + 1];
+        for id in self.ids() {
+            for input in &self[id].inputs {
+                readers[input.0].push(Reader::Node(id));
             }
         }
-        readers[self.nodes.len()].push(self.nodes.len());
-        readers
+        readers[self.output().0].push(Reader::Client);
+        Readers(readers)
     }
 
     /// Removes nodes whose values nobody reads.
     pub(super) fn remove_unread(&mut self) {
-        let mut is_read = vec![false; self.nodes.len() + 1];
-        is_read[self.nodes.len()] = true;
-        for index in (0..self.nodes.len()).rev() {
-            if is_read[index + 1] {
-                self.nodes[index].inputs.iter().for_each(|input| is_read[*input] = true);
+        let mut is_read = vec![false; self.output().0 + 1];
+        is_read[self.output().0] = true;
+        for id in self.ids().rev() {
+            if is_read[id.output().0] {
+                self[id].inputs.iter().for_each(|input| is_read[input.0] = true);
             }
         }
-        let mut renamed = vec![0];
+        let mut renamed = vec![ValueId::IMAGE];
         let mut kept = Vec::new();
-        for (index, mut node) in std::mem::take(&mut self.nodes).into_iter().enumerate() {
-            if is_read[index + 1] {
-                node.inputs.iter_mut().for_each(|input| *input = renamed[*input]);
+        for (id, mut node) in self.ids().zip(std::mem::take(&mut self.nodes)) {
+            if is_read[id.output().0] {
+                node.inputs.iter_mut().for_each(|input| *input = renamed[input.0]);
                 kept.push(node);
             }
-            renamed.push(kept.len());
+            renamed.push(ValueId(kept.len()));
         }
         self.nodes = kept;
     }
@@ -163,12 +175,56 @@ impl Graph {
     }
 }
 
+impl Index<StepId> for Graph {
+    type Output = Node;
+
+    fn index(&self, id: StepId) -> &Node {
+        &self.nodes[id.0]
+    }
+}
+
+impl IndexMut<StepId> for Graph {
+    fn index_mut(&mut self, id: StepId) -> &mut Node {
+        &mut self.nodes[id.0]
+    }
+}
+
+/// The readers of each value of a graph, once per reading.
+pub(super) struct Readers(Vec<Vec<Reader>>);
+
+/// Who reads a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    Node(StepId),
+    /// Reads the logits.
+    Client,
+}
+
+impl Readers {
+    pub(super) fn of(&self, value: ValueId) -> &[Reader] {
+        &self.0[value.0]
+    }
+
+    /// The node that reads a value, if nothing else does.
+    pub(super) fn only(&self, value: ValueId) -> Option<StepId> {
+        match self.of(value) {
+            [Reader::Node(id)] => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// The node that makes a value, if the value is read once.
+    pub(super) fn sole_maker(&self, value: ValueId) -> Option<StepId> {
+        value.maker().filter(|_| self.of(value).len() == 1)
+    }
+}
+
 struct Builder<'a> {
     walk: &'a Walk,
     mask: Option<&'a ActivationMask>,
     nodes: Vec<Node>,
     /// The value of the graph for each value of the walk.
-    values: Vec<usize>,
+    values: Vec<ValueId>,
     /// How often each value of the walk is read, through dropped ReLUs.
     readings: Vec<usize>,
     /// How often each value of the graph is read.
@@ -181,7 +237,7 @@ impl<'a> Builder<'a> {
             walk,
             mask,
             nodes: Vec::new(),
-            values: vec![0],
+            values: vec![ValueId::IMAGE],
             readings: vec![0; walk.value_count()],
             node_readings: vec![usize::MAX],
         };
@@ -204,7 +260,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Adds a step and gives the value it makes.
-    fn step(&mut self, step: &Step, layer: Option<&LayerWeights>) -> usize {
+    fn step(&mut self, step: &Step, layer: Option<&LayerWeights>) -> ValueId {
         let size = self.walk.shape(step.inputs[0]);
         let operation = match (&step.operation, layer) {
             (Operation::BatchNorm { .. }, Some(LayerWeights::BatchNorm { scale, shift, mean, variance })) => {
@@ -241,7 +297,7 @@ impl<'a> Builder<'a> {
         self.push(step, operation)
     }
 
-    fn push(&mut self, step: &Step, operation: FloatOperation) -> usize {
+    fn push(&mut self, step: &Step, operation: FloatOperation) -> ValueId {
         self.nodes.push(Node {
             name: step.name.clone(),
             place: step.place,
@@ -250,43 +306,39 @@ impl<'a> Builder<'a> {
             shape: self.walk.shape(step.output),
         });
         self.node_readings.push(self.readings[step.output.0]);
-        self.nodes.len()
+        ValueId(self.nodes.len())
     }
 
     /// A batch norm goes into the linear layers that make its input, if nothing else reads them.
-    fn normalize(&mut self, step: &Step, scale: Vec<f32>, shift: Vec<f32>) -> usize {
+    fn normalize(&mut self, step: &Step, scale: Vec<f32>, shift: Vec<f32>) -> ValueId {
         let value = self.values[step.inputs[0].0];
         let Some(layers) = self.foldable(value) else {
             return self.push(step, FloatOperation::Linear(FloatLinear::affine(scale, shift)));
         };
         let mut start = 0;
         for layer in layers {
-            let end = start + self.nodes[layer].shape.channels;
-            if let FloatOperation::Linear(linear) = &mut self.nodes[layer].operation {
+            let layer = &mut self.nodes[layer.0];
+            let end = start + layer.shape.channels;
+            if let FloatOperation::Linear(linear) = &mut layer.operation {
                 linear.scale_outputs(&scale[start..end], &shift[start..end]);
             }
             start = end;
         }
-        self.node_readings[value] = self.readings[step.output.0];
+        self.node_readings[value.0] = self.readings[step.output.0];
         value
     }
 
     /// The linear layers that make a value alone or side by side, each read by nothing else.
-    fn foldable(&self, value: usize) -> Option<Vec<usize>> {
-        let node = self.nodes.get(value.checked_sub(1)?)?;
-        if self.node_readings[value] != 1 {
-            return None;
-        }
+    fn foldable(&self, value: ValueId) -> Option<Vec<StepId>> {
+        let sole_maker = |value: ValueId| value.maker().filter(|_| self.node_readings[value.0] == 1);
+        let maker = sole_maker(value)?;
+        let node = &self.nodes[maker.0];
         match &node.operation {
-            FloatOperation::Linear(_) => Some(vec![value - 1]),
+            FloatOperation::Linear(_) => Some(vec![maker]),
             FloatOperation::Concat => {
-                let is_linear = |input: usize| {
-                    input > 0
-                        && self.node_readings[input] == 1
-                        && matches!(self.nodes[input - 1].operation, FloatOperation::Linear(_))
-                };
-                let all = node.inputs.iter().all(|input| is_linear(*input));
-                all.then(|| node.inputs.iter().map(|input| input - 1).collect())
+                let is_linear =
+                    |maker: &StepId| matches!(self.nodes[maker.0].operation, FloatOperation::Linear(_));
+                node.inputs.iter().map(|input| sole_maker(*input).filter(is_linear)).collect()
             }
             _ => None,
         }

@@ -6,9 +6,10 @@
 //! the scaling is left with powers of two, which add no bits but what channels differ by. A position without ReLU
 //! passes factors on as well.
 
-use super::graph::{FloatLinear, FloatOperation, Graph};
+use super::graph::{FloatLinear, FloatOperation, Graph, Reader, Readers};
 use super::merge;
 use super::scales::{floor_log2, power};
+use crate::walk::{StepId, ValueId};
 
 /// Channels whose scales differ by more bits than this would cost what they should save.
 pub(super) const MAX_SPREAD: i32 = 6;
@@ -16,25 +17,22 @@ pub(super) const MAX_SPREAD: i32 = 6;
 /// Moves the mantissas of all scalings that only a ReLU reads.
 pub(super) fn move_mantissas(graph: &mut Graph) {
     let readers = graph.readers();
-    for index in 0..graph.nodes.len() {
-        let FloatOperation::Linear(scaling) = &graph.nodes[index].operation else { continue };
-        let [relu] = readers[index + 1][..] else { continue };
-        let is_unclipped = graph
-            .nodes
-            .get(relu)
-            .is_some_and(|node| matches!(node.operation, FloatOperation::Activate { ceiling: None, .. }));
+    for id in graph.ids() {
+        let FloatOperation::Linear(scaling) = &graph[id].operation else { continue };
+        let Some(relu) = readers.only(id.output()) else { continue };
+        let is_unclipped = matches!(graph[relu].operation, FloatOperation::Activate { ceiling: None, .. });
         if !scaling.is_affine() || !is_unclipped {
             continue;
         }
         let mut layers = Vec::new();
-        if !collect_layers(graph, &readers, relu + 1, &mut layers) {
+        if !collect_layers(graph, &readers, relu.output(), &mut layers) {
             continue;
         }
         let Some((powers, mantissas)) = split(scaling) else { continue };
-        graph.nodes[index].operation = FloatOperation::Linear(powers);
+        graph[id].operation = FloatOperation::Linear(powers);
         for layer in layers {
-            let pixels = graph.shape(graph.nodes[layer].inputs[0]).pixels() as usize;
-            if let FloatOperation::Linear(linear) = &mut graph.nodes[layer].operation {
+            let pixels = graph.shape(graph[layer].inputs[0]).pixels() as usize;
+            if let FloatOperation::Linear(linear) = &mut graph[layer].operation {
                 merge::scale_inputs(linear, &mantissas, pixels);
             }
         }
@@ -43,16 +41,19 @@ pub(super) fn move_mantissas(graph: &mut Graph) {
 
 /// The linear layers that read a value, also behind pooling, which passes positive factors on; whether nothing else
 /// reads it.
-fn collect_layers(graph: &Graph, readers: &[Vec<usize>], value: usize, layers: &mut Vec<usize>) -> bool {
-    readers[value].iter().all(|&reader| match graph.nodes.get(reader).map(|node| &node.operation) {
-        Some(FloatOperation::Linear(_)) => {
-            layers.push(reader);
-            true
+fn collect_layers(graph: &Graph, readers: &Readers, value: ValueId, layers: &mut Vec<StepId>) -> bool {
+    readers.of(value).iter().all(|reader| {
+        let Reader::Node(id) = *reader else { return false };
+        match &graph[id].operation {
+            FloatOperation::Linear(_) => {
+                layers.push(id);
+                true
+            }
+            FloatOperation::Sum(_) | FloatOperation::Average(_) | FloatOperation::Maximum(_) => {
+                collect_layers(graph, readers, id.output(), layers)
+            }
+            _ => false,
         }
-        Some(FloatOperation::Sum(_) | FloatOperation::Average(_) | FloatOperation::Maximum(_)) => {
-            collect_layers(graph, readers, reader + 1, layers)
-        }
-        _ => false,
     })
 }
 

@@ -14,11 +14,11 @@
 //! At the borders a padded convolution sees zeros instead of the first layer's biases, which is why two wide
 //! convolutions are never merged.
 
-use super::graph::{FloatLinear, FloatOperation, Graph, Node, Window};
+use super::graph::{FloatLinear, FloatOperation, Graph, Node, Reader, Window};
 use crate::inference_model::LinearGeometry;
 use crate::reference::kernels;
 use crate::spec::Pool;
-use crate::walk::ConvGeometry;
+use crate::walk::{ConvGeometry, StepId};
 
 /// Merges until nothing changes.
 pub(super) fn merge(graph: &mut Graph) {
@@ -63,16 +63,12 @@ fn is_pointwise(conv: &ConvGeometry) -> bool {
 /// One merge of two linear layers, the first read by the second alone.
 fn merge_pair(graph: &mut Graph) -> bool {
     let readers = graph.readers();
-    for second in 0..graph.nodes.len() {
-        let value = graph.nodes[second].inputs[0];
-        if value == 0 || readers[value].len() != 1 {
-            continue;
-        }
-        let first = value - 1;
-        if let Some(merged) = merged(&graph.nodes[first], &graph.nodes[second]) {
-            let inputs = graph.nodes[first].inputs.clone();
-            graph.nodes[second].operation = FloatOperation::Linear(merged);
-            graph.nodes[second].inputs = inputs;
+    for second in graph.ids() {
+        let Some(first) = readers.sole_maker(graph[second].inputs[0]) else { continue };
+        if let Some(merged) = merged(&graph[first], &graph[second]) {
+            let inputs = graph[first].inputs.clone();
+            graph[second].operation = FloatOperation::Linear(merged);
+            graph[second].inputs = inputs;
             return true;
         }
     }
@@ -153,17 +149,18 @@ fn dot(left: &[f32], right: impl Fn(usize) -> f32) -> f32 {
 /// A scaling whose readers are all linear layers goes into their weights.
 fn fold_scaling_forward(graph: &mut Graph) -> bool {
     let readers = graph.readers();
-    for index in 0..graph.nodes.len() {
-        let Some(scaling) = linear(&graph.nodes[index]).filter(|linear| linear.is_affine()) else { continue };
-        let takes =
-            |reader: &usize| graph.nodes.get(*reader).is_some_and(|node| takes_scaling(node, scaling));
-        if !readers[index + 1].iter().all(takes) {
-            continue;
-        }
+    for id in graph.ids() {
+        let Some(scaling) = linear(&graph[id]).filter(|linear| linear.is_affine()) else { continue };
+        let takes = |reader: &Reader| match reader {
+            Reader::Node(reader) => takes_scaling(&graph[*reader], scaling).then_some(*reader),
+            Reader::Client => None,
+        };
+        let layers: Option<Vec<_>> = readers.of(id.output()).iter().map(takes).collect();
+        let Some(layers) = layers else { continue };
         let scaling = scaling.clone();
-        let (input, pixels) = (graph.nodes[index].inputs[0], graph.nodes[index].shape.pixels() as usize);
-        for reader in &readers[index + 1] {
-            let node = &mut graph.nodes[*reader];
+        let (input, pixels) = (graph[id].inputs[0], graph[id].shape.pixels() as usize);
+        for layer in layers {
+            let node = &mut graph[layer];
             node.inputs[0] = input;
             if let FloatOperation::Linear(linear) = &mut node.operation {
                 scale_inputs(linear, &scaling, pixels);
@@ -207,23 +204,21 @@ pub(super) fn scale_inputs(linear: &mut FloatLinear, scaling: &FloatLinear, pixe
 /// Averaging first leaves fewer pixels to scale.
 fn swap_scaling_and_average(graph: &mut Graph) -> bool {
     let readers = graph.readers();
-    for second in 0..graph.nodes.len() {
-        let keeps_constants = match &graph.nodes[second].operation {
+    for second in graph.ids() {
+        let keeps_constants = match &graph[second].operation {
             FloatOperation::Average(Window::Whole) => true,
             FloatOperation::Average(Window::Pool(pool)) => pool.padding == 0 || !pool.count_padding,
             _ => false,
         };
-        let value = graph.nodes[second].inputs[0];
-        if !keeps_constants || value == 0 || readers[value].len() != 1 {
+        let Some(first) = readers.sole_maker(graph[second].inputs[0]).filter(|_| keeps_constants) else {
             continue;
-        }
-        let first = value - 1;
-        if linear(&graph.nodes[first]).is_some_and(FloatLinear::is_affine) {
-            let average = graph.nodes[second].operation.clone();
-            graph.nodes[second].operation = std::mem::replace(&mut graph.nodes[first].operation, average);
-            graph.nodes[first].shape = graph.nodes[second].shape;
-            let name = graph.nodes[first].name.clone();
-            graph.nodes[first].name = std::mem::replace(&mut graph.nodes[second].name, name);
+        };
+        if linear(&graph[first]).is_some_and(FloatLinear::is_affine) {
+            let average = graph[second].operation.clone();
+            graph[second].operation = std::mem::replace(&mut graph[first].operation, average);
+            graph[first].shape = graph[second].shape;
+            let name = graph[first].name.clone();
+            graph[first].name = std::mem::replace(&mut graph[second].name, name);
             return true;
         }
     }
@@ -233,27 +228,26 @@ fn swap_scaling_and_average(graph: &mut Graph) -> bool {
 /// An average by a count that is no power of two, read by a linear layer alone, becomes a sum.
 fn fold_division(graph: &mut Graph) -> bool {
     let readers = graph.readers();
-    for index in 0..graph.nodes.len() {
-        let FloatOperation::Average(window) = graph.nodes[index].operation.clone() else { continue };
-        let counts = average_counts(graph, index, &window);
+    for id in graph.ids() {
+        let FloatOperation::Average(window) = graph[id].operation.clone() else { continue };
+        let counts = average_counts(graph, id, &window);
         let count = counts[0];
         let is_uniform = counts.iter().all(|other| *other == count);
-        let [reader] = readers[index + 1][..] else { continue };
-        if !is_uniform || count.is_power_of_two() || graph.nodes.get(reader).and_then(linear).is_none() {
+        let Some(reader) = readers.only(id.output()) else { continue };
+        if !is_uniform || count.is_power_of_two() {
             continue;
         }
-        if let FloatOperation::Linear(linear) = &mut graph.nodes[reader].operation {
-            linear.weights.iter_mut().for_each(|weight| *weight /= count as f32);
-        }
-        graph.nodes[index].operation = FloatOperation::Sum(window);
+        let FloatOperation::Linear(linear) = &mut graph[reader].operation else { continue };
+        linear.weights.iter_mut().for_each(|weight| *weight /= count as f32);
+        graph[id].operation = FloatOperation::Sum(window);
         return true;
     }
     false
 }
 
 /// By how many an average divides at each pixel it makes.
-pub(super) fn average_counts(graph: &Graph, index: usize, window: &Window) -> Vec<u32> {
-    let node = &graph.nodes[index];
+pub(super) fn average_counts(graph: &Graph, id: StepId, window: &Window) -> Vec<u32> {
+    let node = &graph[id];
     let size = graph.shape(node.inputs[0]);
     match window {
         Window::Whole => vec![size.pixels() as u32],

@@ -10,10 +10,10 @@ use super::choose::Choices;
 use super::graph::{FloatOperation, Graph, Node, Window};
 use super::merge;
 use super::scales::{self, LayerScale};
-use crate::inference_model::ModelOperation;
+use crate::inference_model::{ModelOperation, OperationRole};
 use crate::mask::SiteMask;
 use crate::shape::Shape;
-use crate::walk::Place;
+use crate::walk::{Place, StepId, ValueId};
 
 /// What a rescaling inside a linear run leaves of a value.
 const RESCALED_BITS: u32 = 18;
@@ -22,7 +22,7 @@ const MIN_GAP: u32 = 3;
 
 /// The steps, scales and rings of a model.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct ScalePlan {
     pub(super) steps: Vec<PlannedStep>,
     pub(super) image_ring_bits: u32,
     pub(super) logit_width: u32,
@@ -33,11 +33,11 @@ pub(super) struct Plan {
 #[derive(Clone, Debug)]
 pub(super) struct PlannedStep {
     /// The node it comes from; none for a rescaling.
-    pub(super) node: Option<usize>,
+    pub(super) node: Option<StepId>,
     pub(super) name: String,
     pub(super) place: Place,
     pub(super) operation: ModelOperation,
-    pub(super) inputs: Vec<usize>,
+    pub(super) inputs: Vec<ValueId>,
     pub(super) shape: Shape,
     pub(super) fraction: u32,
     pub(super) ring_bits: u32,
@@ -51,8 +51,15 @@ pub(super) struct PlannedStep {
 }
 
 impl PlannedStep {
-    pub(super) fn is_linear(&self) -> bool {
-        !matches!(self.operation, ModelOperation::Activate { .. } | ModelOperation::Maximum { .. })
+    /// What it needs of the ring of a value that it reads.
+    pub(super) fn need(&self) -> u32 {
+        match &self.operation {
+            ModelOperation::Activate { width, mask, .. } => {
+                width + u32::from(mask.relu_count(self.shape) < self.shape.scalars())
+            }
+            ModelOperation::Maximum { width, .. } => *width,
+            _ => self.ring_bits,
+        }
     }
 }
 
@@ -60,26 +67,26 @@ impl PlannedStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Candidate {
     /// The join, as a step of the plan.
-    pub(super) step: usize,
+    pub(super) step: StepId,
     /// The join, as a node of the graph, and which of its inputs.
-    pub(super) edge: (usize, usize),
+    pub(super) edge: (StepId, usize),
 }
 
-impl Plan {
+impl ScalePlan {
     pub(super) fn new(problem: &Problem<'_>, choices: &Choices) -> Self {
         let mut planner = Planner {
             problem,
             choices,
             steps: Vec::new(),
-            values: vec![0],
+            values: vec![ValueId::IMAGE],
             candidates: Vec::new(),
             rescaled: HashMap::new(),
         };
-        for (index, node) in problem.graph.nodes.iter().enumerate() {
-            let value = planner.node(index, node);
+        for id in problem.graph.ids() {
+            let value = planner.node(id, &problem.graph[id]);
             planner.values.push(value);
         }
-        let output = planner.steps.len();
+        let output = planner.last();
         let (magnitude, fraction) = (planner.magnitude(output), planner.fraction(output));
         let plain = scales::width(magnitude, fraction, 0);
         let drop = plain.saturating_sub(problem.options.logit_bits);
@@ -90,26 +97,20 @@ impl Plan {
         plan
     }
 
-    /// What a step that reads a value needs of its ring.
-    pub(super) fn need(&self, step: usize) -> u32 {
-        let step = &self.steps[step];
-        match &step.operation {
-            ModelOperation::Activate { width, mask, .. } => {
-                width + u32::from(mask.relu_count(step.shape) < step.shape.scalars())
-            }
-            ModelOperation::Maximum { width, .. } => *width,
-            _ => step.ring_bits,
-        }
+    /// The logits.
+    pub(super) fn output(&self) -> ValueId {
+        ValueId(self.steps.len())
     }
 
     fn assign_rings(&mut self) {
-        let mut rings = vec![1; self.steps.len() + 1];
-        rings[self.steps.len()] = self.logit_width;
-        for index in (0..self.steps.len()).rev() {
-            self.steps[index].ring_bits = rings[index + 1];
-            let need = self.need(index);
-            for input in &self.steps[index].inputs {
-                rings[*input] = rings[*input].max(need);
+        let mut rings = vec![1; self.steps.len()];
+        // What is read last is planned first: the logits, then what made them.
+        rings.push(self.logit_width);
+        for step in self.steps.iter_mut().rev() {
+            step.ring_bits = rings.pop().expect("each step makes a value");
+            let need = step.need();
+            for input in &step.inputs {
+                rings[input.0] = rings[input.0].max(need);
             }
         }
         self.image_ring_bits = rings[0];
@@ -139,96 +140,98 @@ struct Planner<'a> {
     choices: &'a Choices,
     steps: Vec<PlannedStep>,
     /// The plan's value for each value of the graph.
-    values: Vec<usize>,
+    values: Vec<ValueId>,
     candidates: Vec<Candidate>,
     /// Rescaled values, by value and fraction.
-    rescaled: HashMap<(usize, u32), usize>,
+    rescaled: HashMap<(ValueId, u32), ValueId>,
 }
 
 impl Planner<'_> {
-    fn node(&mut self, index: usize, node: &Node) -> usize {
+    fn node(&mut self, id: StepId, node: &Node) -> ValueId {
         match &node.operation {
-            FloatOperation::Linear(_) => self.linear(index, node),
-            FloatOperation::Add | FloatOperation::Concat => self.join(index, node),
+            FloatOperation::Linear(_) => self.linear(id, node),
+            FloatOperation::Add | FloatOperation::Concat => self.join(id, node),
             FloatOperation::Slice { start, channels } => {
-                self.keep_scale(index, node, ModelOperation::Slice { start: *start, channels: *channels })
+                self.keep_scale(id, node, ModelOperation::Slice { start: *start, channels: *channels })
             }
             FloatOperation::DropFirstRowAndColumn => {
-                self.keep_scale(index, node, ModelOperation::DropFirstRowAndColumn)
+                self.keep_scale(id, node, ModelOperation::DropFirstRowAndColumn)
             }
             FloatOperation::Sum(window) => {
-                let input = self.narrowed(index, self.values[node.inputs[0]], 0);
-                self.push(index, node, sum(window), vec![input], self.fraction(input))
+                let input = self.narrowed(id, self.values[node.inputs[0].0], 0);
+                self.push(id, node, sum(window), vec![input], self.fraction(input))
             }
-            FloatOperation::Average(window) => self.average(index, node, window),
-            FloatOperation::Activate { mask, ceiling } => self.activate(index, node, mask, *ceiling),
+            FloatOperation::Average(window) => self.average(id, node, window),
+            FloatOperation::Activate { mask, ceiling } => self.activate(id, node, mask, *ceiling),
             FloatOperation::Maximum(pool) => {
-                let input = self.values[node.inputs[0]];
+                let input = self.values[node.inputs[0].0];
                 let width = scales::width(self.magnitude(input), self.fraction(input), 0);
-                self.keep_scale(index, node, ModelOperation::Maximum { pool: pool.clone(), width })
+                self.keep_scale(id, node, ModelOperation::Maximum { pool: pool.clone(), width })
             }
         }
     }
 
-    fn linear(&mut self, index: usize, node: &Node) -> usize {
-        let layer = self.problem.scales[index].as_ref().expect("every linear node has a scale");
-        let common = layer.common - self.choices.trims[index];
-        let input = self.narrowed(index, self.values[node.inputs[0]], common);
+    fn linear(&mut self, id: StepId, node: &Node) -> ValueId {
+        let layer = self.problem.scales[id.0].as_ref().expect("every linear node has a scale");
+        let common = layer.common - self.choices.trims[id.0];
+        let input = self.narrowed(id, self.values[node.inputs[0].0], common);
         let fraction = self.fraction(input);
         // Weights beyond the bound on an input without fraction bits: the output has none either.
         let scale = layer.capped(common.max(-(fraction as i32)));
         let FloatOperation::Linear(linear) = &node.operation else { unreachable!("called for linear nodes") };
         let operation = ModelOperation::Linear { geometry: linear.geometry, channel_shifts: scale.shifts() };
         let fraction = fraction.saturating_add_signed(scale.common);
-        let value = self.push(index, node, operation, vec![input], fraction);
-        self.steps[value - 1].scale = Some(scale);
-        self.steps[value - 1].trimmed_bits = self.choices.trims[index].unsigned_abs();
+        let value = self.push(id, node, operation, vec![input], fraction);
+        let trimmed_bits = self.choices.trims[id.0].unsigned_abs();
+        let step = self.newest();
+        (step.scale, step.trimmed_bits) = (Some(scale), trimmed_bits);
         value
     }
 
     /// The input of a node that adds fraction bits, rescaled where the output would not fit any ring.
-    fn narrowed(&mut self, index: usize, input: usize, added: i32) -> usize {
+    fn narrowed(&mut self, id: StepId, input: ValueId, added: i32) -> ValueId {
         let fraction = self.fraction(input).saturating_add_signed(added);
-        let is_wide = scales::width(self.node_magnitude(index), fraction, 0) > self.problem.width_limit();
+        let is_wide = scales::width(self.node_magnitude(id), fraction, 0) > self.problem.width_limit();
         let target = scales::fraction(self.magnitude(input), RESCALED_BITS);
         if self.choices.force && is_wide && target < self.fraction(input) {
-            return self.rescale(index, input, target);
+            return self.rescale(id, input, target);
         }
         input
     }
 
-    fn join(&mut self, index: usize, node: &Node) -> usize {
-        let mut inputs: Vec<usize> = node.inputs.iter().map(|input| self.values[*input]).collect();
+    fn join(&mut self, id: StepId, node: &Node) -> ValueId {
+        let mut inputs: Vec<ValueId> = node.inputs.iter().map(|input| self.values[input.0]).collect();
         let depth = inputs.iter().map(|input| self.depth(*input)).max().unwrap_or(0);
         let late = inputs.iter().filter(|input| self.depth(**input) == depth);
         let target = late.map(|input| self.fraction(*input)).max().unwrap_or(0);
         let mut early = Vec::new();
         for (place, input) in inputs.iter_mut().enumerate() {
             if self.depth(*input) < depth && self.fraction(*input) >= target + MIN_GAP {
-                if self.choices.rescales.contains(&(index, place)) {
-                    *input = self.rescale(index, *input, target);
+                if self.choices.rescales.contains(&(id, place)) {
+                    *input = self.rescale(id, *input, target);
                 } else {
-                    early.push((index, place));
+                    early.push((id, place));
                 }
             }
         }
-        self.narrow_join(index, &mut inputs);
+        self.narrow_join(id, &mut inputs);
         let fraction = inputs.iter().map(|input| self.fraction(*input)).max().unwrap_or(0);
-        let shift = |input: &usize| u8::try_from(fraction - self.fraction(*input)).unwrap_or(u8::MAX);
+        let shift = |input: &ValueId| u8::try_from(fraction - self.fraction(*input)).unwrap_or(u8::MAX);
         let shifts = inputs.iter().map(shift).collect();
         let operation = match node.operation {
             FloatOperation::Add => ModelOperation::Add { shifts },
             _ => ModelOperation::Concat { shifts },
         };
-        let value = self.push(index, node, operation, inputs, fraction);
-        self.candidates.extend(early.into_iter().map(|edge| Candidate { step: value - 1, edge }));
+        let value = self.push(id, node, operation, inputs, fraction);
+        let join = value.maker().expect("a step made it");
+        self.candidates.extend(early.into_iter().map(|edge| Candidate { step: join, edge }));
         value
     }
 
     /// Inputs far finer than the sum can be are rescaled where the sum would not fit any ring.
-    fn narrow_join(&mut self, index: usize, inputs: &mut [usize]) {
+    fn narrow_join(&mut self, id: StepId, inputs: &mut [ValueId]) {
         let largest =
-            inputs.iter().map(|input| self.magnitude(*input)).fold(self.node_magnitude(index), f64::max);
+            inputs.iter().map(|input| self.magnitude(*input)).fold(self.node_magnitude(id), f64::max);
         let fraction = inputs.iter().map(|input| self.fraction(*input)).max().unwrap_or(0);
         if !self.choices.force || scales::width(largest, fraction, 0) <= self.problem.width_limit() {
             return;
@@ -236,40 +239,40 @@ impl Planner<'_> {
         let target = scales::fraction(largest, RESCALED_BITS);
         for input in inputs {
             if self.fraction(*input) > target {
-                *input = self.rescale(index, *input, target);
+                *input = self.rescale(id, *input, target);
             }
         }
     }
 
     /// A sum whose division is more fraction bits, or a multiplication where the count is no power of two.
-    fn average(&mut self, index: usize, node: &Node, window: &Window) -> usize {
-        let counts = merge::average_counts(self.problem.graph, index, window);
+    fn average(&mut self, id: StepId, node: &Node, window: &Window) -> ValueId {
+        let counts = merge::average_counts(self.problem.graph, id, window);
         let first = counts[0];
         if first.is_power_of_two() && counts.iter().all(|count| *count == first) {
             let bits = first.trailing_zeros();
-            let input = self.narrowed(index, self.values[node.inputs[0]], bits as i32);
+            let input = self.narrowed(id, self.values[node.inputs[0].0], bits as i32);
             let fraction = self.fraction(input) + bits;
-            return self.push(index, node, sum(window), vec![input], fraction);
+            return self.push(id, node, sum(window), vec![input], fraction);
         }
         let (mut factors, bits) = scales::reciprocals(&counts);
-        let input = self.narrowed(index, self.values[node.inputs[0]], bits as i32);
+        let input = self.narrowed(id, self.values[node.inputs[0].0], bits as i32);
         let fraction = self.fraction(input);
-        let summed = self.push(index, node, sum(window), vec![input], fraction);
+        let summed = self.push(id, node, sum(window), vec![input], fraction);
         let largest = counts.iter().copied().max().unwrap_or(1);
-        self.steps[summed - 1].magnitude *= f64::from(largest);
+        self.newest().magnitude *= f64::from(largest);
         if factors.len() == 1 {
             factors = vec![factors[0]; node.shape.pixels() as usize];
         }
         let value =
-            self.push(index, node, ModelOperation::ScalePixels { factors }, vec![summed], fraction + bits);
-        self.steps[value - 1].name.push_str(".division");
+            self.push(id, node, ModelOperation::ScalePixels { factors }, vec![summed], fraction + bits);
+        self.newest().name.push_str(".division");
         value
     }
 
-    fn activate(&mut self, index: usize, node: &Node, mask: &SiteMask, ceiling: Option<u8>) -> usize {
-        let input = self.values[node.inputs[0]];
+    fn activate(&mut self, id: StepId, node: &Node, mask: &SiteMask, ceiling: Option<u8>) -> ValueId {
+        let input = self.values[node.inputs[0].0];
         let options = self.problem.options;
-        let mut output = self.node_magnitude(index);
+        let mut output = self.node_magnitude(id);
         if let (Some(ceiling), SiteMask::KeepAll) = (ceiling, mask) {
             output = output.min(f64::from(ceiling));
         }
@@ -281,24 +284,21 @@ impl Planner<'_> {
         let ceiling = ceiling.map(|ceiling| u64::from(ceiling) << fraction.min(55));
         let ceiling = ceiling.filter(|ceiling| ceiling >> (width - 1 - shift).min(63) == 0);
         let operation = ModelOperation::Activate { width, shift, ceiling, mask: mask.clone() };
-        self.push(index, node, operation, vec![input], fraction)
+        self.push(id, node, operation, vec![input], fraction)
     }
 
-    fn rescale(&mut self, reader: usize, input: usize, fraction: u32) -> usize {
+    fn rescale(&mut self, reader: StepId, input: ValueId, fraction: u32) -> ValueId {
         if let Some(value) = self.rescaled.get(&(input, fraction)) {
             return *value;
         }
         let before = self.fraction(input);
         let shift = before - fraction;
         let width = scales::width(self.magnitude(input), before, shift);
-        let name = match input.checked_sub(1) {
-            None => "image",
-            Some(step) => &self.steps[step].name,
-        };
+        let name = self.maker(input).map_or("image", |maker| &maker.name);
         self.steps.push(PlannedStep {
             node: None,
             name: format!("{name}.rescale{}", self.rescaled.len() + 1),
-            place: self.problem.graph.nodes[reader].place,
+            place: self.problem.graph[reader].place,
             operation: ModelOperation::Activate { width, shift, ceiling: None, mask: SiteMask::DropAll },
             inputs: vec![input],
             shape: self.shape(input),
@@ -307,28 +307,29 @@ impl Planner<'_> {
             scale: None,
             trimmed_bits: 0,
             magnitude: self.magnitude(input),
-            depth: self.depth(input) + 1,
+            depth: OperationRole::Interactive.depth_after(self.depth(input)),
         });
-        self.rescaled.insert((input, fraction), self.steps.len());
-        self.steps.len()
+        self.rescaled.insert((input, fraction), self.last());
+        self.last()
     }
 
-    fn keep_scale(&mut self, index: usize, node: &Node, operation: ModelOperation) -> usize {
-        let input = self.values[node.inputs[0]];
-        self.push(index, node, operation, vec![input], self.fraction(input))
+    fn keep_scale(&mut self, id: StepId, node: &Node, operation: ModelOperation) -> ValueId {
+        let input = self.values[node.inputs[0].0];
+        self.push(id, node, operation, vec![input], self.fraction(input))
     }
 
     fn push(
         &mut self,
-        index: usize,
+        id: StepId,
         node: &Node,
         operation: ModelOperation,
-        inputs: Vec<usize>,
+        inputs: Vec<ValueId>,
         fraction: u32,
-    ) -> usize {
+    ) -> ValueId {
         let depth = inputs.iter().map(|input| self.depth(*input)).max().unwrap_or(0);
-        let mut step = PlannedStep {
-            node: Some(index),
+        let depth = operation.role().depth_after(depth);
+        self.steps.push(PlannedStep {
+            node: Some(id),
             name: node.name.clone(),
             place: node.place,
             operation,
@@ -338,36 +339,45 @@ impl Planner<'_> {
             ring_bits: 1,
             scale: None,
             trimmed_bits: 0,
-            magnitude: self.node_magnitude(index),
+            magnitude: self.node_magnitude(id),
             depth,
-        };
-        step.depth += usize::from(!step.is_linear());
-        self.steps.push(step);
-        self.steps.len()
+        });
+        self.last()
+    }
+
+    /// The value made last.
+    fn last(&self) -> ValueId {
+        ValueId(self.steps.len())
+    }
+
+    fn newest(&mut self) -> &mut PlannedStep {
+        self.steps.last_mut().expect("a step was pushed")
+    }
+
+    fn maker(&self, value: ValueId) -> Option<&PlannedStep> {
+        value.maker().map(|maker| &self.steps[maker.0])
     }
 
     /// The largest magnitude of what a node makes, margin included.
-    fn node_magnitude(&self, index: usize) -> f64 {
-        f64::from(self.problem.maxima[index + 1]) * f64::from(self.problem.options.margin)
+    fn node_magnitude(&self, id: StepId) -> f64 {
+        f64::from(self.problem.maxima[id.output().0]) * f64::from(self.problem.options.margin)
     }
 
-    fn magnitude(&self, value: usize) -> f64 {
-        match value.checked_sub(1) {
-            None => f64::from(self.problem.maxima[0]) * f64::from(self.problem.options.margin),
-            Some(step) => self.steps[step].magnitude,
-        }
+    fn magnitude(&self, value: ValueId) -> f64 {
+        let image = || f64::from(self.problem.maxima[0]) * f64::from(self.problem.options.margin);
+        self.maker(value).map_or_else(image, |maker| maker.magnitude)
     }
 
-    fn fraction(&self, value: usize) -> u32 {
-        value.checked_sub(1).map_or(self.problem.image_fraction, |step| self.steps[step].fraction)
+    fn fraction(&self, value: ValueId) -> u32 {
+        self.maker(value).map_or(self.problem.image_fraction, |maker| maker.fraction)
     }
 
-    fn depth(&self, value: usize) -> usize {
-        value.checked_sub(1).map_or(0, |step| self.steps[step].depth)
+    fn depth(&self, value: ValueId) -> usize {
+        self.maker(value).map_or(0, |maker| maker.depth)
     }
 
-    fn shape(&self, value: usize) -> Shape {
-        value.checked_sub(1).map_or(self.problem.graph.input, |step| self.steps[step].shape)
+    fn shape(&self, value: ValueId) -> Shape {
+        self.maker(value).map_or(self.problem.graph.input, |maker| maker.shape)
     }
 }
 

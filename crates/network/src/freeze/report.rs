@@ -3,9 +3,10 @@
 use serde::Serialize;
 
 use crate::image::{Image, ImageError};
-use crate::inference_model::{InferenceModel, ModelOperation, ModelOutline};
+use crate::inference_model::{InferenceModel, ModelOperation, ModelOutline, Round};
 use crate::mask::SiteMask;
 use crate::reference::{self, Trace};
+use crate::walk::StepId;
 
 /// What freezing did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -115,7 +116,7 @@ impl FreezeReport {
             multiply_adds_before: before.1,
             multiply_adds_after: after.1,
             rescales,
-            round_trips: outline.rounds().count(),
+            round_trips: outline.schedule().round_trips(),
             rescaling_round_trips,
             widest_ring_bits: rings.chain([outline.image_ring_bits]).max().unwrap_or(0),
             calibration_images: images.len(),
@@ -133,10 +134,10 @@ impl FreezeReport {
 }
 
 fn layers(outline: &ModelOutline, trimmed_bits: &[u32]) -> Vec<LayerReport> {
-    let layer = |((step, _), trimmed_bits): (_, &u32)| {
-        let found = &outline.steps[step];
+    let layer = |((step, _), trimmed_bits): ((StepId, _), &u32)| {
+        let found = outline.step(step);
         LayerReport {
-            step,
+            step: step.0,
             name: found.name.clone(),
             input_ring_bits: outline.ring_bits(found.inputs[0]),
             ring_bits: found.ring_bits,
@@ -148,19 +149,17 @@ fn layers(outline: &ModelOutline, trimmed_bits: &[u32]) -> Vec<LayerReport> {
 
 /// The rescalings, and how many round trips consist of nothing else.
 fn rescales(outline: &ModelOutline) -> (Vec<Rescale>, usize) {
-    let rounds = outline.rounds();
-    let is_rescale = |step: usize| {
-        matches!(&outline.steps[step].operation, ModelOperation::Activate { mask: SiteMask::DropAll, .. })
+    let is_rescale = |step: &StepId| {
+        matches!(&outline.step(*step).operation, ModelOperation::Activate { mask: SiteMask::DropAll, .. })
     };
     let mut found = Vec::new();
     let mut paid = 0;
-    for round in 1..=rounds.count() {
-        let steps = rounds.interactive(round);
-        let costs_round_trip = steps.iter().all(|step| is_rescale(*step));
+    for Round { interactive, .. } in &outline.schedule().rounds[1..] {
+        let costs_round_trip = interactive.iter().all(is_rescale);
         paid += usize::from(costs_round_trip);
-        for &step in steps.iter().filter(|step| is_rescale(**step)) {
-            let scalars = outline.steps[step].shape.scalars();
-            found.push(Rescale { step, name: outline.steps[step].name.clone(), scalars, costs_round_trip });
+        for step in interactive.iter().filter(|step| is_rescale(step)) {
+            let (rescale, scalars) = (outline.step(*step), outline.step(*step).shape.scalars());
+            found.push(Rescale { step: step.0, name: rescale.name.clone(), scalars, costs_round_trip });
         }
     }
     (found, paid)

@@ -213,9 +213,9 @@ fn a_batch_norm_before_a_relu_hardly_widens_it() {
 struct HashedShares(u64);
 
 impl Coins for HashedShares {
-    fn client_share(&self, step: usize, scalar: usize) -> u64 {
+    fn client_share(&self, value: ValueId, scalar: usize) -> u64 {
         let word = |number: usize| (number as u64).to_le_bytes();
-        let text = [self.0.to_le_bytes(), word(step), word(scalar)].concat();
+        let text = [self.0.to_le_bytes(), word(value.0), word(scalar)].concat();
         u64::from_le_bytes(blake3::hash(&text).as_bytes()[..8].try_into().unwrap())
     }
 }
@@ -230,9 +230,9 @@ fn with_coins_relus_are_exact_and_dropped_positions_off_by_less_than_one_unit() 
             freeze(&spec, &weights, Some(&mask), &calibration, &FreezeOptions::default()).unwrap();
         let outline = model.outline();
         let trace = reference::trace(&model, &calibration[0], Some(&HashedShares(seed))).unwrap();
-        for (index, step) in outline.steps.iter().enumerate() {
+        for (id, step) in outline.numbered_steps() {
             let ModelOperation::Activate { shift, mask, ceiling, .. } = &step.operation else { continue };
-            let (input, output) = (&trace.values[step.inputs[0].0], &trace.values[index + 1]);
+            let (input, output) = (&trace.values[step.inputs[0].0], &trace.values[id.output().0]);
             let pixels = step.shape.pixels() as usize;
             for (scalar, (before, after)) in input.iter().zip(output).enumerate() {
                 let (row, column) = (scalar % pixels / step.shape.width, scalar % step.shape.width);

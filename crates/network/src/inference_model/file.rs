@@ -22,6 +22,8 @@ mod packing;
 use std::path::{Path, PathBuf};
 
 use super::{InferenceModel, LinearGeometry, LinearWeights, ModelError, ModelOutline, WeightBits};
+use crate::bytes::Truncated;
+use crate::digest::Digest;
 use outline::{Reader, Writer};
 
 const MODEL_MAGIC: &[u8; 8] = b"SRDNMODL";
@@ -29,7 +31,7 @@ const OUTLINE_MAGIC: &[u8; 8] = b"SRDNOUTL";
 const OUTLINE_VERSION: u32 = 1;
 const PLAIN_VERSION: u32 = 1;
 const PACKED_VERSION: u32 = 2;
-const DIGEST_BYTES: usize = 32;
+const DIGEST_BYTES: usize = Digest::BYTES;
 
 impl ModelOutline {
     /// The byte form, as it goes over the wire.
@@ -55,7 +57,7 @@ impl ModelOutline {
     }
 
     /// What names this outline: the BLAKE3 digest of its byte form.
-    pub fn digest(&self) -> [u8; DIGEST_BYTES] {
+    pub fn digest(&self) -> Digest {
         digest_of(&self.to_bytes())
     }
 }
@@ -91,7 +93,7 @@ impl InferenceModel {
     }
 
     /// What names this model: the BLAKE3 digest of its byte form in version 1.
-    pub fn digest(&self) -> [u8; DIGEST_BYTES] {
+    pub fn digest(&self) -> Digest {
         digest_of(&self.plain_bytes())
     }
 
@@ -134,11 +136,15 @@ impl InferenceModel {
     }
 }
 
+impl From<Truncated> for ModelFileError {
+    fn from(Truncated { expected, came }: Truncated) -> Self {
+        Self::Truncated { expected, came }
+    }
+}
+
 /// The digest at the end of a byte form.
-fn digest_of(sealed: &[u8]) -> [u8; DIGEST_BYTES] {
-    let mut digest = [0; DIGEST_BYTES];
-    digest.copy_from_slice(&sealed[sealed.len() - DIGEST_BYTES..]);
-    digest
+fn digest_of(sealed: &[u8]) -> Digest {
+    Digest(*sealed.last_chunk().expect("a byte form ends with its digest"))
 }
 
 /// Checks magic and digest; gives the version and leaves the body to be read.

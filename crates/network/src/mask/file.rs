@@ -15,6 +15,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use super::{ActivationMask, Bits, SiteMask};
+use crate::bytes::{ByteReader, Truncated};
 use crate::shape::Shape;
 use crate::spec::NetworkSpec;
 use crate::walk::ReluSite;
@@ -83,8 +84,8 @@ impl ActivationMask {
             return Err(MaskFileError::Truncated { came: bytes.len() });
         }
         let (body, digest) = bytes.split_at(bytes.len() - DIGEST_BYTES);
-        let mut reader = Reader(body);
-        if reader.take(MAGIC.len())? != MAGIC {
+        let mut reader = Reader(ByteReader::new(body));
+        if reader.0.array()? != *MAGIC {
             return Err(MaskFileError::NoMask);
         }
         let version = reader.number()?;
@@ -100,8 +101,9 @@ impl ActivationMask {
             return Err(MaskFileError::Sites { expected: sites.len(), came: count });
         }
         let masks = sites.iter().map(|site| reader.site(&site.name, site.shape)).collect::<Result<_, _>>()?;
-        if !reader.0.is_empty() {
-            return Err(MaskFileError::Excess { bytes: reader.0.len() });
+        let rest = reader.0.rest();
+        if !rest.is_empty() {
+            return Err(MaskFileError::Excess { bytes: rest.len() });
         }
         Ok(Self { sites: masks })
     }
@@ -112,19 +114,11 @@ fn small(number: usize) -> [u8; 4] {
     u32::try_from(number).expect("specs limit sites, channels and sides").to_le_bytes()
 }
 
-struct Reader<'a>(&'a [u8]);
+struct Reader<'a>(ByteReader<'a>);
 
-impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], MaskFileError> {
-        let (taken, rest) =
-            self.0.split_at_checked(count).ok_or(MaskFileError::Truncated { came: self.0.len() })?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
+impl Reader<'_> {
     fn number(&mut self) -> Result<u32, MaskFileError> {
-        let bytes = self.take(4)?;
-        Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+        Ok(self.0.number()?)
     }
 
     fn site(&mut self, name: &str, expected: Shape) -> Result<(Shape, SiteMask), MaskFileError> {
@@ -132,7 +126,7 @@ impl<'a> Reader<'a> {
         if came != expected {
             return Err(MaskFileError::Shape { site: name.to_owned(), expected, came });
         }
-        let mask = match self.take(1)?[0] {
+        let mask = match self.0.byte()? {
             0 => SiteMask::KeepAll,
             1 => SiteMask::DropAll,
             2 => SiteMask::Channels(self.bits(name, expected.channels)?),
@@ -145,8 +139,14 @@ impl<'a> Reader<'a> {
     }
 
     fn bits(&mut self, name: &str, length: usize) -> Result<Bits, MaskFileError> {
-        let bytes = self.take(length.div_ceil(8))?;
+        let bytes = self.0.take(length.div_ceil(8))?;
         Bits::from_bytes(bytes, length).ok_or_else(|| MaskFileError::Padding { site: name.to_owned() })
+    }
+}
+
+impl From<Truncated> for MaskFileError {
+    fn from(Truncated { came, .. }: Truncated) -> Self {
+        Self::Truncated { came }
     }
 }
 

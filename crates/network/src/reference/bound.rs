@@ -40,6 +40,7 @@ mod adjoint;
 use super::integer::{Coins, Trace, add_half, mask_bits, sign_extend};
 use crate::inference_model::{InferenceModel, ModelOperation, ModelOutline, ModelStep};
 use crate::shape::Shape;
+use crate::walk::ValueId;
 
 /// How likely it may be that a bound over all comparisons is missed, if the assumptions hold: 2^-20.
 pub const MISS_PROBABILITY: f64 = 1.0 / (1 << 20) as f64;
@@ -70,15 +71,15 @@ pub fn largest_mean_difference(deviations: &[f64], comparisons: u64) -> f64 {
 pub fn logit_deviation(model: &InferenceModel, plain: &Trace, logit: usize) -> f64 {
     let outline = model.outline();
     let disturbed = disturbed_values(outline);
-    let mut gains: Vec<Option<Vec<f32>>> = vec![None; outline.steps.len() + 1];
+    let mut gains: Vec<Option<Vec<f32>>> = vec![None; outline.value_count()];
     let mut last = vec![0.0; outline.classes];
     last[logit] = 0.5_f32.powi(outline.logit_drop as i32);
     gains[outline.output().0] = Some(last);
     let mut layers = model.layers().iter().rev();
     let mut variance = 0.0;
-    for (index, step) in outline.steps.iter().enumerate().rev() {
+    for (id, step) in outline.numbered_steps().rev() {
         let layer = matches!(step.operation, ModelOperation::Linear { .. }).then(|| layers.next()).flatten();
-        let Some(mut gain) = gains[index + 1].take() else { continue };
+        let Some(mut gain) = gains[id.output().0].take() else { continue };
         if let ModelOperation::Activate { .. } = step.operation {
             let input = Activated { step, disturbed: disturbed[step.inputs[0].0], outline, plain };
             variance += input.pass_back(&mut gain);
@@ -158,9 +159,9 @@ pub struct TrialShares {
 }
 
 impl Coins for TrialShares {
-    fn client_share(&self, step: usize, scalar: usize) -> u64 {
-        // SplitMix64, twice: once over seed and step, once over the scalar.
-        mixed(mixed(self.seed.wrapping_shl(20) ^ step as u64).wrapping_add(scalar as u64))
+    fn client_share(&self, value: ValueId, scalar: usize) -> u64 {
+        // SplitMix64, twice: once over seed and value, once over the scalar.
+        mixed(mixed(self.seed.wrapping_shl(20) ^ value.0 as u64).wrapping_add(scalar as u64))
     }
 }
 

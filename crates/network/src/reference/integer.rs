@@ -21,9 +21,9 @@ use crate::walk::ValueId;
 
 /// The client's shares, where the rounding depends on them.
 pub trait Coins {
-    /// The client's share of one scalar of the input of an `Activate` step, in that input's ring; with the number of
-    /// steps as `step`, its share of a logit. Bits beyond the ring are ignored.
-    fn client_share(&self, step: usize, scalar: usize) -> u64;
+    /// The client's share of one scalar of a value that an `Activate` step reads, or of the logits, in that value's ring.
+    /// Bits beyond the ring are ignored.
+    fn client_share(&self, value: ValueId, scalar: usize) -> u64;
 }
 
 /// Every value of one run.
@@ -43,7 +43,7 @@ impl Trace {
             let bits = outline.ring_bits(value);
             let same = |(a, b): (&i64, &i64)| sign_extend(*a, bits) == sign_extend(*b, bits);
             if let Some(scalar) = mine.iter().zip(theirs).position(|pair| !same(pair)) {
-                let step = index.checked_sub(1).map(|step| outline.steps[step].name.clone());
+                let step = value.maker().map(|maker| outline.step(maker).name.clone());
                 return Some(Difference { value, step, scalar, first: mine[scalar], second: theirs[scalar] });
             }
         }
@@ -91,14 +91,14 @@ pub fn trace(model: &InferenceModel, image: &Image, coins: Option<&dyn Coins>) -
     image.expect_shape(outline.input)?;
     let mut values = vec![outline.image.encode(image)];
     let mut layers = model.layers().iter();
-    for (index, step) in outline.steps.iter().enumerate() {
+    for step in &outline.steps {
         let value = match &step.operation {
             ModelOperation::Linear { geometry, channel_shifts } => {
                 let layer = layers.next().expect("a model has weights for each linear step");
                 let input = (values[step.inputs[0].0].as_slice(), outline.shape(step.inputs[0]));
                 linear(geometry, channel_shifts, layer, input, step.shape)
             }
-            ModelOperation::Activate { .. } => activate(outline, index, &values, coins),
+            ModelOperation::Activate { .. } => activate(outline, step, &values, coins),
             _ => rearrange(outline, step, &values),
         };
         values.push(value);
@@ -184,24 +184,24 @@ fn rearrange(outline: &ModelOutline, step: &ModelStep, values: &[Vec<i64>]) -> V
 
 fn activate(
     outline: &ModelOutline,
-    index: usize,
+    step: &ModelStep,
     values: &[Vec<i64>],
     coins: Option<&dyn Coins>,
 ) -> Vec<i64> {
-    let step = &outline.steps[index];
     let ModelOperation::Activate { width, shift, ceiling, mask } = &step.operation else {
         unreachable!("only called for `Activate`")
     };
-    let ring = outline.ring_bits(step.inputs[0]);
+    let read = step.inputs[0];
+    let ring = outline.ring_bits(read);
     let keeps = mask_bits(mask, step.shape);
-    let input = values[step.inputs[0].0].iter().enumerate();
+    let input = values[read.0].iter().enumerate();
     let pass = |(scalar, value): (usize, &i64)| match (keeps(scalar), coins) {
         (true, _) => {
             let result = sign_extend(add_half(*value, *shift), *width).max(0) >> shift;
             ceiling.map_or(result, |ceiling| result.min(ceiling as i64))
         }
         (false, None) => add_half(sign_extend(*value, ring), *shift) >> shift,
-        (false, Some(coins)) => truncate(*value, coins.client_share(index, scalar), ring, *shift),
+        (false, Some(coins)) => truncate(*value, coins.client_share(read, scalar), ring, *shift),
     };
     input.map(pass).collect()
 }
@@ -237,7 +237,7 @@ fn round_logits(outline: &ModelOutline, value: &[i64], coins: Option<&dyn Coins>
     let drop = outline.logit_drop;
     let round = |(scalar, logit): (usize, &i64)| {
         let borrows = coins.is_some_and(|coins| {
-            let client = coins.client_share(outline.steps.len(), scalar);
+            let client = coins.client_share(outline.output(), scalar);
             low_bits(client, drop) > low_bits(*logit as u64, drop)
         });
         sign_extend((logit >> drop) - i64::from(borrows), ring - drop)

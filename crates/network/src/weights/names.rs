@@ -23,7 +23,7 @@ pub struct NamesMap {
 impl NamesMap {
     /// The maps that come with the product, by name.
     pub const BUILT_IN: &'static [(&'static str, &'static str)] =
-        &[("torchvision-resnet18", include_str!("../../../../networks/names/torchvision-resnet18.toml"))];
+        &[("torchvision-resnet18", include_str!("../../assets/torchvision-resnet18.toml"))];
 
     /// The names torchvision and timm give the tensors of a ResNet-18.
     pub fn torchvision_resnet18() -> Self {

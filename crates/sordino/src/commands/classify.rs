@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use clap::Args;
 use inference::client::Wishes;
 use inference::connection::{CertifiedKey, Fingerprint, Trust};
@@ -18,11 +18,11 @@ use network::image::Image;
 use super::prepare::KeyArguments;
 use super::progress::OfflineProgress;
 use super::{Answer, write_json};
-use crate::client::{ConnectOptions, Cost, DEFAULT_LEAST_RATE, PrivateClient};
-use crate::image_files::{list_images, load_image};
-use crate::service::prepared_file::PreparedFile;
-use crate::service::{ByteSize, process_memory};
+use crate::image_files::{image_paths, load_image};
+use client::prepared_file::PreparedFile;
+use client::{ConnectOptions, Cost, DEFAULT_LEAST_RATE, PrivateClient};
 use report::{ImageReport, Report};
+use service::{ByteSize, process_memory};
 
 /// The most images that share round trips.
 const BATCH: usize = 16;
@@ -210,20 +210,6 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     }
     report.write(out)?;
     Ok(Answer::Yes)
-}
-
-/// Files as they were named; folders become the images in them.
-fn image_paths(named: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
-    let mut paths = Vec::new();
-    for path in named {
-        if path.is_dir() {
-            paths.extend(list_images(path)?);
-        } else {
-            ensure!(path.is_file(), "{} is no file and no folder", path.display());
-            paths.push(path.clone());
-        }
-    }
-    Ok(paths)
 }
 
 fn load(paths: &[PathBuf], client: &PrivateClient) -> anyhow::Result<Vec<Image>> {

@@ -19,7 +19,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 use clap::Args;
 use inference::client::Answer as Learned;
 use inference::connection::Trust;
@@ -31,8 +31,8 @@ use network::reference;
 
 use super::progress::OfflineProgress;
 use super::{Answer, write_json};
-use crate::client::{ConnectOptions, PrivateClient};
-use crate::image_files::{decode_image, list_images, load_image};
+use crate::image_files::{decode_image, image_paths, load_image};
+use client::{ConnectOptions, PrivateClient};
 use report::{ImageReport, Report};
 use samples::{PHOTOGRAPHS, ShippedModel};
 use server::DemoServer;
@@ -93,20 +93,11 @@ impl Arguments {
             };
             return PHOTOGRAPHS.iter().take(at_most).map(decode).collect();
         }
-        let mut paths = Vec::new();
-        for path in &self.images {
-            if path.is_dir() {
-                paths.extend(list_images(path)?);
-            } else {
-                ensure!(path.is_file(), "{} is no file and no folder", path.display());
-                paths.push(path.clone());
-            }
-        }
         let load = |path: &PathBuf| {
             let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             Ok(Sample { file, expected: None, image: load_image(path, input)? })
         };
-        paths.iter().take(at_most).map(load).collect()
+        image_paths(&self.images)?.iter().take(at_most).map(load).collect()
     }
 }
 

@@ -10,10 +10,11 @@ use network::inference_model::InferenceModel;
 use serde::Serialize;
 use training::data::{self, DataRequest, SyntheticSize};
 use training::optimize::RecordFile;
+use training::trial::{count_right, spread};
 
 use super::model::is_model_file;
 use super::train::DeviceChoice;
-use super::trial::{count_right, digest, note_model, spread, threads_or_all};
+use super::trial::{digest, note_model, progress, threads_or_all};
 use super::{Answer, write_json};
 
 #[derive(Debug, Args)]
@@ -71,7 +72,9 @@ fn evaluate_model(arguments: &Arguments, path: &Path, out: &mut dyn Write) -> an
     if set.is_empty() {
         bail!("there are no test images; expected at least one");
     }
-    let correct = count_right(&model, &set, threads_or_all(arguments.threads))?;
+    let bar = progress(set.len());
+    let correct = count_right(&model, &set, threads_or_all(arguments.threads), &|| bar.inc(1))?;
+    bar.finish_and_clear();
     let (images, share) = (set.len() as u64, correct as f64 / set.len() as f64);
     if let Some(record) = &arguments.record {
         note_model(record, &model, path, share, images)?;

@@ -9,10 +9,9 @@ use clap::{Args, ValueEnum};
 use network::freeze::{FreezeOptions, FreezeReport, OutlineDetail, freeze};
 use network::image::Image;
 use network::inference_model::{ImageFormat, InferenceModel, WeightBits};
-use network::mask::{ActivationMask, Bits, SiteMask};
+use network::mask::ActivationMask;
 use network::spec::NetworkSpec;
 use network::transform::Reduction;
-use network::walk::Part;
 use network::weights::{FloatWeights, NamesMap};
 use serde::Serialize;
 
@@ -145,7 +144,7 @@ impl ModelArguments {
     pub(super) fn mask(&self, spec: &NetworkSpec) -> anyhow::Result<Option<ActivationMask>> {
         match (&self.mask, self.relus) {
             (Some(path), _) => Ok(Some(ActivationMask::from_file(path, spec)?)),
-            (None, Some(count)) => random_mask(spec, count, self.seed).map(Some),
+            (None, Some(count)) => Ok(Some(ActivationMask::random(spec, count, self.seed)?)),
             (None, None) => Ok(None),
         }
     }
@@ -318,36 +317,4 @@ pub(super) fn is_model_file(path: &Path) -> bool {
 /// The n-th random image to try a model on; none of them was used to calibrate.
 pub(super) fn trial_image(model: &InferenceModel, number: u64) -> Image {
     Image::random(model.outline().input, FIRST_TRIAL_SEED + number)
-}
-
-/// Keeps exactly `count` ReLUs, every choice of them over all sites but the stem being equally likely.
-fn random_mask(spec: &NetworkSpec, count: u64, seed: u64) -> anyhow::Result<ActivationMask> {
-    let sites = spec.walk().sites();
-    let mut left: u64 =
-        sites.iter().filter(|site| site.place.part != Part::Stem).map(|site| site.shape.scalars()).sum();
-    if count > left {
-        bail!("{count} ReLUs were asked for; {} has {left} outside its stem", spec.name());
-    }
-    let mut wanted = count;
-    let mut state = seed ^ 0x9e37_79b9_7f4a_7c15;
-    let mut uniform = move || {
-        // SplitMix64: a mask for a benchmark is no secret.
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = state;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    };
-    let masks = sites.iter().map(|site| {
-        if site.place.part == Part::Stem {
-            return SiteMask::DropAll;
-        }
-        SiteMask::Pixels(Bits::collect((0..site.shape.scalars()).map(|_| {
-            let keeps = uniform() % left < wanted;
-            left -= 1;
-            wanted -= u64::from(keeps);
-            keeps
-        })))
-    });
-    Ok(ActivationMask::new(spec, masks.collect())?)
 }

@@ -12,10 +12,11 @@ use serde::Serialize;
 use super::classify::ServerArguments;
 use super::progress::OfflineProgress;
 use super::{Answer, write_json};
-use crate::client::seconds_now;
-use crate::service::prepared_file::PreparedFile;
-use crate::service::secret_file::{KEY_BYTES, read_or_make_key};
-use crate::service::{identity, keyring, process_memory};
+use client::prepared_file::PreparedFile;
+use client::seconds_now;
+use sealed::keyring;
+use sealed::secret_file::{KEY_BYTES, read_or_make_key};
+use service::{identity, process_memory};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {

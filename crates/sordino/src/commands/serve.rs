@@ -1,87 +1,83 @@
 //! `sordino serve MODEL…`: answers clients until it is told to stop.
 
-mod kept;
+mod greeting;
 mod options;
 
 use std::io::Write;
 use std::net::{TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
-use anyhow::{Context, bail};
-use inference::connection::TlsAcceptor;
+use anyhow::Context;
 use inference::plan::Reveal;
-use inference::server::{ServedModel, WeightMemory};
 use inference::setup::hello::ModelName;
-use network::inference_model::InferenceModel;
+use service::store::{PreparedStore, StoreOptions};
+use service::{Keeper, Limits, Service, ServiceParts, process_memory};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
 use super::Answer;
-use crate::service::{Keeper, Service, ServiceParts, identity, process_memory};
-use options::{Options, key_of};
 
+pub(super) use greeting::Greeting;
 pub(super) use options::Arguments;
 
+/// What the process takes before the first client, weights apart; a program with the trainer inside loads libtorch, too.
+pub(super) const PROCESS_BYTES: u64 = if cfg!(feature = "training") { 256 << 20 } else { 32 << 20 };
+
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
-    let options = arguments.options()?;
-    start_logs(options.logs_json);
-    // A core dump or a page in swap would hold weights, keys and shares.
-    let protection = process_memory::protect();
-    if protection.is_undumpable && protection.is_locked {
-        info!(%protection, "memory");
-    } else {
-        warn!(%protection, "memory");
-    }
-    let listener = bind(&options.listen)?;
-    let key = key_of(&options)?;
-    let fingerprint = key.fingerprint();
-    let client_authorities = options.client_ca.as_deref().map(options::read).transpose()?;
-    let acceptor = TlsAcceptor::new(key, client_authorities.as_deref())
-        .context("certificate, key or client authorities are not usable")?;
-    let models = load_models(&options)?;
-    let names: Vec<_> = models.keys().map(ToString::to_string).collect();
-    let limits = options.limits.clone();
-    let keeper = options.store.as_ref().map(kept::open).transpose()?.map(|store| store as Arc<dyn Keeper>);
+    let settings = arguments.settings()?;
+    start_logs(settings.log_json);
+    protect_memory();
+    let listener = bind(&settings.listen())?;
+    let certificate = settings.certificate()?;
+    let fingerprint = certificate.fingerprint();
+    let acceptor = settings.acceptor(certificate)?;
+    let models = settings.load_models()?;
+    let names = models.keys().map(ModelName::as_str).collect::<Vec<_>>().join(", ");
+    let limits = Limits { process: PROCESS_BYTES, ..settings.limits() };
+    let keeper = settings.store()?.as_ref().map(open_store).transpose()?;
     let service = Service::new(ServiceParts { models, acceptor, limits, keeper })?;
-    let metrics = options.metrics.as_deref().map(bind).transpose()?;
+    let metrics = settings.metrics.as_deref().map(bind).transpose()?;
     let shown = metrics.as_ref().map(TcpListener::local_addr).transpose()?;
     if let Some(listener) = metrics {
         service.show_metrics(listener)?;
     }
     let address = listener.local_addr()?;
     // Caught from here on; before, the signals ended the process at once.
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    writeln!(out, "listening   {address}")?;
-    writeln!(out, "models      {}", names.join(", "))?;
-    writeln!(
-        out,
-        "reveals     {}",
-        if options.reveal == Reveal::Class { "the class alone" } else { "logits" }
-    )?;
-    writeln!(out, "fingerprint {fingerprint}")?;
-    if let Some(address) = shown {
-        writeln!(out, "metrics     {address}")?;
-    }
+    let signals = Signals::new([SIGINT, SIGTERM])?;
+    let reveals = if settings.reveal() == Reveal::Class { "the class alone" } else { "logits" };
+    info!(%address, %fingerprint, models = names, "serving");
+    write!(out, "{}", Greeting { address, models: names, reveals, metrics: shown, fingerprint })?;
     out.flush()?;
-    info!(%address, %fingerprint, models = %names.join(","), "serving");
-    let listening = thread::spawn({
-        let service = service.clone();
-        move || service.run(&listener)
-    });
-    if options.until_stdin_ends {
+    if arguments.until_stdin_ends {
         thread::spawn(end_with_stdin);
     }
+    serve(&service, listener, signals, settings.grace())
+}
+
+/// Serves until a signal comes, then lets running inferences finish.
+fn serve(
+    service: &Arc<Service>,
+    listener: TcpListener,
+    mut signals: Signals,
+    grace: Duration,
+) -> anyhow::Result<Answer> {
+    let address = listener.local_addr()?;
+    let listening = thread::spawn({
+        let service = Arc::clone(service);
+        move || service.run(&listener)
+    });
     let signal = signals.forever().next();
-    info!(signal, grace_s = options.grace.as_secs(), "shutting down; running inferences are finished");
+    info!(signal, grace_s = grace.as_secs(), "shutting down; running inferences are finished");
     // A second signal ends the process at once.
     thread::spawn(move || {
         if signals.forever().next().is_some() {
             std::process::exit(2);
         }
     });
-    let is_clean = service.close(address, options.grace);
+    let is_clean = service.close(address, grace);
     if let Ok(result) = listening.join() {
         result?;
     }
@@ -93,6 +89,21 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     Ok(Answer::Yes)
 }
 
+/// A core dump or a page in swap would hold weights, keys and shares.
+fn protect_memory() {
+    let protection = process_memory::protect();
+    if protection.is_undumpable && protection.is_locked {
+        info!(%protection, "memory");
+    } else {
+        warn!(%protection, "memory");
+    }
+}
+
+fn open_store(options: &StoreOptions) -> anyhow::Result<Arc<dyn Keeper>> {
+    let store = PreparedStore::open_tidy(options);
+    Ok(store.context("prepared inferences cannot be kept; --store none does without")?)
+}
+
 /// Whoever started this holds the other end of standard input.
 fn end_with_stdin() {
     // An input that cannot be read has ended, too.
@@ -100,34 +111,6 @@ fn end_with_stdin() {
     if let Err(error) = signal_hook::low_level::raise(SIGTERM) {
         warn!(%error, "the end of standard input could not end the server");
     }
-}
-
-fn load_models(
-    options: &Options,
-) -> anyhow::Result<std::collections::BTreeMap<ModelName, std::sync::Arc<ServedModel>>> {
-    let mut models = std::collections::BTreeMap::new();
-    let mut room = options.weight_memory;
-    for (name, path) in &options.models {
-        let model =
-            InferenceModel::load(path).with_context(|| format!("{} is not usable", path.display()))?;
-        let salt = match &options.state {
-            Some(folder) => Some(identity::load_or_make_salt(folder, name)?),
-            None => None,
-        };
-        let memory = room.map_or(WeightMemory::Everything, |room| WeightMemory::AtMost(room as usize));
-        let served = match &salt {
-            Some(salt) => ServedModel::with_salt(&model, options.reveal, memory, salt.expose()),
-            None => ServedModel::new(&model, options.reveal, memory),
-        };
-        let served = served.with_context(|| format!("{} cannot be served", path.display()))?;
-        room = room.map(|room| room.saturating_sub(served.plan().memory().server_weights));
-        let name = ModelName::new(name).with_context(|| format!("{name:?} cannot name a model"))?;
-        info!(model = %name, relus = model.outline().relu_count(), "loaded");
-        if models.insert(name.clone(), std::sync::Arc::new(served)).is_some() {
-            bail!("two models are called {name}; rename one with NAME=FILE");
-        }
-    }
-    Ok(models)
 }
 
 fn bind(address: &str) -> anyhow::Result<TcpListener> {

@@ -1,6 +1,7 @@
 //! The geometry of a linear layer.
 
 use crate::he::error::HeError;
+use crate::ring::geometry::{ConvGeometry, Extent};
 
 /// A linear layer as both parties know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +105,24 @@ impl ConvolutionShape {
             return refuse("the layer has more than 2^32 values");
         }
         Ok(())
+    }
+}
+
+/// A layer that the online phase computes on shares, for the offline phase.
+impl From<&ConvGeometry> for LinearShape {
+    fn from(geometry: &ConvGeometry) -> Self {
+        let shape = geometry.shape();
+        let pair = |extent: Extent| [extent.height, extent.width];
+        Self::Convolution(ConvolutionShape {
+            input_channels: shape.in_channels,
+            output_channels: shape.out_channels,
+            input_size: pair(shape.input),
+            filter_size: pair(shape.filter),
+            stride: pair(shape.stride),
+            padding: pair(shape.padding),
+            dilation: pair(shape.dilation),
+            groups: shape.groups,
+        })
     }
 }
 

@@ -32,7 +32,7 @@ fn merged_counts(layers: &str, head: &str) -> ((usize, usize), (usize, usize)) {
     for (node, value) in graph.nodes.iter().zip(&values[1..]) {
         if matches!(node.operation, FloatOperation::Activate { .. }) {
             let step = spec.walk().steps().iter().find(|step| step.name == node.name).unwrap();
-            assert!(close(&values[node.inputs[0]], &oracle.values[step.inputs[0].0]), "{}", node.name);
+            assert!(close(&values[node.inputs[0].0], &oracle.values[step.inputs[0].0]), "{}", node.name);
             assert!(close(value, &oracle.values[step.output.0]), "{}", node.name);
         }
     }

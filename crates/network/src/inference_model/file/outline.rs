@@ -12,6 +12,7 @@
 use super::super::check::{MAX_NAME_BYTES, MAX_STEPS};
 use super::super::{ImageFormat, LinearGeometry, ModelOperation, ModelOutline, ModelStep, WeightBits};
 use super::ModelFileError;
+use crate::bytes::ByteReader;
 use crate::mask::{Bits, SiteMask};
 use crate::shape::Shape;
 use crate::spec::Pool;
@@ -173,27 +174,24 @@ impl Writer {
     }
 }
 
-pub(super) struct Reader<'a>(&'a [u8]);
+pub(super) struct Reader<'a>(ByteReader<'a>);
 
 impl<'a> Reader<'a> {
     pub(super) fn new(bytes: &'a [u8]) -> Self {
-        Self(bytes)
+        Self(ByteReader::new(bytes))
     }
 
     pub(super) fn finish(self) -> Outcome<()> {
-        if self.0.is_empty() { Ok(()) } else { Err(ModelFileError::Excess { bytes: self.0.len() }) }
+        let bytes = self.0.rest().len();
+        if bytes == 0 { Ok(()) } else { Err(ModelFileError::Excess { bytes }) }
     }
 
     pub(super) fn take(&mut self, count: usize) -> Outcome<&'a [u8]> {
-        let truncated = ModelFileError::Truncated { expected: count, came: self.0.len() };
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(truncated)?;
-        self.0 = rest;
-        Ok(taken)
+        Ok(self.0.take(count)?)
     }
 
     pub(super) fn number(&mut self) -> Outcome<u32> {
-        let bytes = self.take(4)?;
-        Ok(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+        Ok(self.0.number()?)
     }
 
     pub(super) fn outline(&mut self) -> Outcome<ModelOutline> {
@@ -253,9 +251,7 @@ impl<'a> Reader<'a> {
         let name = self.text()?;
         let place = self.place()?;
         let count = self.size()?;
-        let inputs = self.take(count.saturating_mul(4))?;
-        let value = |b: &[u8]| ValueId(u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize);
-        let inputs = inputs.chunks_exact(4).map(value).collect();
+        let inputs = self.0.numbers(count)?.into_iter().map(|value| ValueId(value as usize)).collect();
         let shape = self.shape()?;
         let fraction = u32::from(self.byte()?);
         let ring_bits = u32::from(self.byte()?);
@@ -304,9 +300,7 @@ impl<'a> Reader<'a> {
             7 => ModelOperation::GlobalSum,
             8 => {
                 let count = self.size()?;
-                let bytes = self.take(count.saturating_mul(4))?;
-                let factor = |b: &[u8]| u32::from_le_bytes([b[0], b[1], b[2], b[3]]);
-                ModelOperation::ScalePixels { factors: bytes.chunks_exact(4).map(factor).collect() }
+                ModelOperation::ScalePixels { factors: self.0.numbers(count)? }
             }
             9 => self.activate(shape)?,
             10 => {
@@ -322,10 +316,7 @@ impl<'a> Reader<'a> {
         let shift = u32::from(self.byte()?);
         let ceiling = match self.flag()? {
             false => None,
-            true => {
-                let low = u64::from(self.number()?);
-                Some(low | u64::from(self.number()?) << 32)
-            }
+            true => Some(self.0.long_number()?),
         };
         let mask = match self.byte()? {
             0 => SiteMask::KeepAll,
@@ -353,8 +344,7 @@ impl<'a> Reader<'a> {
     }
 
     fn floats(&mut self, count: usize) -> Outcome<Vec<f32>> {
-        let bytes = self.take(count.saturating_mul(4))?;
-        Ok(bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect())
+        Ok(self.0.numbers(count)?.into_iter().map(f32::from_bits).collect())
     }
 
     fn text(&mut self) -> Outcome<String> {
@@ -375,7 +365,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn byte(&mut self) -> Outcome<u8> {
-        Ok(self.take(1)?[0])
+        Ok(self.0.byte()?)
     }
 
     fn flag(&mut self) -> Outcome<bool> {

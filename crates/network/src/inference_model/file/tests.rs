@@ -38,7 +38,7 @@ fn models_and_outlines_read_back() {
         assert_eq!(InferenceModel::from_bytes(&plain).unwrap(), model);
         assert_eq!(plain[8..12], [1, 0, 0, 0]);
         assert_eq!(bytes[8..12], [2, 0, 0, 0]);
-        assert_eq!(model.digest(), plain[plain.len() - 32..]);
+        assert_eq!(*model.digest().as_bytes(), plain[plain.len() - 32..]);
         let outline = model.outline();
         assert_eq!(ModelOutline::from_bytes(&outline.to_bytes()).unwrap(), *outline);
     }
@@ -167,7 +167,7 @@ proptest! {
         let bytes = sealed(body);
         if let Ok(outline) = ModelOutline::from_bytes(&bytes) {
             prop_assert_eq!(outline.to_bytes(), bytes);
-            prop_assert!(outline.rounds().count() <= outline.steps.len());
+            prop_assert!(outline.schedule().round_trips() <= outline.steps.len());
         }
     }
 }

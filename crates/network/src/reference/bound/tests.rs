@@ -112,7 +112,7 @@ fn a_hundred_images_stay_within_the_bound_for_every_kind_of_mask() {
 struct Biased(u64);
 
 impl Coins for Biased {
-    fn client_share(&self, _: usize, _: usize) -> u64 {
+    fn client_share(&self, _: ValueId, _: usize) -> u64 {
         self.0
     }
 }

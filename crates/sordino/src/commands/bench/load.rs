@@ -24,11 +24,12 @@ use network::reference;
 use report::Report;
 use server::ServerProcess;
 
-use super::private::ModelFile;
-use crate::client::{ConnectOptions, PrivateClient};
+use super::private::write_model;
 use crate::commands::model::{ModelArguments, trial_image};
+use crate::commands::serve::PROCESS_BYTES;
 use crate::commands::{Answer, write_json};
-use crate::service::{ByteSize, Service};
+use client::{ConnectOptions, PrivateClient};
+use service::{ByteSize, Limits, Service};
 
 /// How long a client waits for a word: the server has that many handshakes to do at once.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -65,13 +66,14 @@ struct Visit {
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     let (model, _) = arguments.model.load_or_freeze()?;
-    let file = ModelFile::write(&model)?;
+    let file = write_model(&model)?;
     let plan = Plan::new(Arc::new(model.outline().clone()), Reveal::Logits)?;
     let clients = arguments.clients.get();
-    let needed = Service::memory_for(std::iter::once(&plan), clients, arguments.running.get())
-        + plan.server_prepared_memory() * clients as u64;
+    let limits = Limits { clients, running: arguments.running, process: PROCESS_BYTES, ..Limits::default() };
+    let needed =
+        Service::memory_for(std::iter::once(&plan), &limits) + plan.server_prepared_memory() * clients as u64;
     let limit = arguments.max_memory.map_or(needed, |size| size.0);
-    let mut server = ServerProcess::start(&file.0, arguments.running, clients, limit)?;
+    let mut server = ServerProcess::start(&file, arguments.running, clients, limit)?;
     let watch = server.watch()?;
     let start = Instant::now();
     let visits = visit_all(&server, &model, clients);

@@ -17,6 +17,7 @@ use inference::plan::Reveal;
 use network::image::Image;
 use network::inference_model::InferenceModel;
 use network::reference;
+use tempfile::TempPath;
 
 use report::Report;
 
@@ -82,8 +83,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         "--record belongs to a model file that was frozen from a run, one image at a time"
     );
     let (model, _) = arguments.model.load_or_freeze()?;
-    let file = ModelFile::write(&model)?;
-    let mut server = ServerProcess::start(arguments, &file.0)?;
+    let file = write_model(&model)?;
+    let mut server = ServerProcess::start(arguments, &file)?;
     let address = match arguments.link {
         Link::LOOPBACK => server.address,
         link => relay(link, server.address)?,
@@ -143,20 +144,10 @@ fn one_inference(
 }
 
 /// A model in a temporary file, for the other process to read.
-pub(super) struct ModelFile(pub(super) PathBuf);
-
-impl ModelFile {
-    pub(super) fn write(model: &InferenceModel) -> anyhow::Result<Self> {
-        let path = std::env::temp_dir().join(format!("sordino-bench-{}.model", std::process::id()));
-        model.save(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for ModelFile {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+pub(super) fn write_model(model: &InferenceModel) -> anyhow::Result<TempPath> {
+    let path = tempfile::Builder::new().prefix("sordino-bench-").tempfile()?.into_temp_path();
+    model.save(&path)?;
+    Ok(path)
 }
 
 struct ServerProcess {

@@ -10,7 +10,8 @@ use inference::transcript::Phase;
 use network::inference_model::ModelOutline;
 use serde::Serialize;
 
-use crate::client::{Cost, PrivateClient};
+use crate::report::hex;
+use client::{Cost, PrivateClient};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -76,7 +77,6 @@ impl Report {
         online: Duration,
         images: Vec<ImageReport>,
     ) -> Self {
-        let hex = |bytes: &[u8; 32]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         let (model, reveal) = (client.model().to_owned(), client.reveal());
         let session = client.session_mut();
         let agreement = session.agreement();

@@ -8,10 +8,13 @@ use anyhow::{Context, bail};
 /// The one inside the binary.
 pub(super) const DEFAULT_MODEL: &str = "26k";
 const DEFAULT_NAME: &str = "hybrenet-26k-cifar100";
+/// Of the source tree, whose model 26k and photographs are links to what is in this crate.
 const MODELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models");
+#[cfg(test)]
+const PHOTOGRAPHS_FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/photographs");
 
 /// A photograph, and the class of CIFAR-100 that a person would choose. Authors and licenses are in
-/// `models/photographs/README.md`.
+/// `assets/photographs/README.md`.
 pub(super) struct Photograph {
     pub(super) file: &'static str,
     pub(super) class: &'static str,
@@ -24,7 +27,7 @@ macro_rules! photographs {
         pub(super) const PHOTOGRAPHS: &[Photograph] = &[$(Photograph {
             file: $file,
             class: $class,
-            bytes: include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/photographs/", $file)),
+            bytes: include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/photographs/", $file)),
         }),*];
     };
 }
@@ -60,10 +63,8 @@ impl ShippedModel {
     /// The model with this name or in this file.
     pub(super) fn find(wanted: &str) -> anyhow::Result<Self> {
         if [DEFAULT_MODEL, DEFAULT_NAME].contains(&wanted) {
-            let bytes: &'static [u8] = include_bytes!(concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/../../models/hybrenet-26k-cifar100.sordino"
-            ));
+            let bytes: &'static [u8] =
+                include_bytes!(concat!(env!("CARGO_MANIFEST_DIR"), "/assets/hybrenet-26k-cifar100.sordino"));
             return Ok(Self { name: DEFAULT_NAME.to_owned(), bytes: bytes.into() });
         }
         let path = Self::path(wanted)?;
@@ -98,13 +99,13 @@ mod tests {
     #[test]
     fn every_photograph_has_a_class_of_the_model_and_a_row_with_author_and_license() {
         let model = InferenceModel::from_bytes(&ShippedModel::find("26k").unwrap().bytes).unwrap();
-        let table = std::fs::read_to_string(Path::new(MODELS).join("photographs/README.md")).unwrap();
+        let table = std::fs::read_to_string(Path::new(PHOTOGRAPHS_FOLDER).join("README.md")).unwrap();
         for photograph in PHOTOGRAPHS {
             assert!(model.outline().class_names.iter().any(|name| name == photograph.class));
             let row = format!("| `{}` | {} | ", photograph.file, photograph.class);
             assert!(table.contains(&row), "{row}");
         }
-        let files = std::fs::read_dir(Path::new(MODELS).join("photographs")).unwrap().count();
+        let files = std::fs::read_dir(PHOTOGRAPHS_FOLDER).unwrap().count();
         assert_eq!(files, PHOTOGRAPHS.len() + 1, "photographs and the table");
         assert_eq!(table.lines().filter(|line| line.starts_with("| `")).count(), PHOTOGRAPHS.len());
     }

@@ -1,22 +1,21 @@
 //! The server's process, and a folder that goes away with it.
 
-use std::fs::{self, DirBuilder, File};
-use std::io::{BufRead, BufReader};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
-use crypto::random::Seed;
 use inference::connection::Fingerprint;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
+use tempfile::TempDir;
 
 use super::samples::ShippedModel;
+use crate::commands::serve::Greeting;
 
 /// How long the server may take to end when it is told to.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -38,7 +37,7 @@ pub(super) struct DemoServer {
 struct Running {
     child: Child,
     // Dropped, and so removed, after the child has ended.
-    _folder: Scratch,
+    _folder: TempDir,
 }
 
 impl DemoServer {
@@ -47,8 +46,10 @@ impl DemoServer {
         let signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
         let handle = signals.handle();
         let running = Arc::new(Mutex::new(None::<Running>));
-        let scratch = Scratch::new()?;
-        let folder = scratch.0.clone();
+        // Nobody else may enter it.
+        let scratch = tempfile::Builder::new().prefix("sordino-demo-").tempdir();
+        let scratch = scratch.context("cannot make a folder for temporary files")?;
+        let folder = scratch.path().to_owned();
         let file = folder.join("model.sordino");
         fs::write(&file, &model.bytes).with_context(|| format!("cannot write {}", file.display()))?;
         let child = spawn(&model.name, &file, &folder)?;
@@ -56,9 +57,9 @@ impl DemoServer {
         let output = running_now.child.stdout.take().context("the server's output was piped")?;
         *lock(&running) = Some(running_now);
         end_on_signal(signals, Arc::clone(&running));
-        match greeting(output) {
-            Some((address, fingerprint)) => {
-                Ok(Self { address, fingerprint, folder, running, signals: handle })
+        match Greeting::read(output, false) {
+            Some(Greeting { address, fingerprint, .. }) => {
+                Ok(Self { address: address.to_string(), fingerprint, folder, running, signals: handle })
             }
             None => {
                 let log = last_lines(&folder);
@@ -126,13 +127,6 @@ fn end_on_signal(mut signals: Signals, running: Arc<Mutex<Option<Running>>>) {
     });
 }
 
-/// Address and fingerprint, once the server is ready.
-fn greeting(output: ChildStdout) -> Option<(String, Fingerprint)> {
-    let mut lines = BufReader::new(output).lines().map_while(Result::ok);
-    let mut value = |key: &str| lines.find_map(|line| Some(line.strip_prefix(key)?.trim().to_owned()));
-    Some((value("listening")?, value("fingerprint")?.parse().ok()?))
-}
-
 fn spawn(name: &str, file: &Path, folder: &Path) -> anyhow::Result<Child> {
     let program = std::env::current_exe().context("this program's own file is not known")?;
     let mut command = Command::new(program);
@@ -153,27 +147,4 @@ fn last_lines(folder: &Path) -> String {
 
 fn lock(running: &Mutex<Option<Running>>) -> std::sync::MutexGuard<'_, Option<Running>> {
     running.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A folder that nobody else may enter.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> anyhow::Result<Self> {
-        let mark =
-            u64::from_le_bytes(*Seed::from_system()?.expose().first_chunk().expect("a seed is longer"));
-        let path = std::env::temp_dir().join(format!("sordino-demo-{mark:016x}"));
-        DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .with_context(|| format!("cannot make the folder {}", path.display()))?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // Nothing can be done about a folder that cannot be removed.
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }

@@ -1,26 +1,19 @@
 //! A checkpoint of a run becomes a model: calibrated on training images, tried on test images. Needs no libtorch.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use network::freeze::{FreezeOptions, count_overflows};
-use network::image::Image;
-use network::inference_model::{ImageFormat, InferenceModel};
-use network::mask::ActivationMask;
-use network::reference;
-use network::spec::NetworkSpec;
-use network::weights::FloatWeights;
+use network::inference_model::InferenceModel;
 use serde::Serialize;
-use training::checkpoint::{Checkpoint, Part};
 use training::data::{self, Dataset};
-use training::random::Stream;
+use training::trial::{self, TrainedNetwork, calibration_images, spread};
 
 use super::{Arguments, Report};
 use crate::commands::model::{Calibration, Origin};
-use crate::commands::trial::{self, in_parallel, largest, progress, spread, threads_or_all};
+use crate::commands::trial::{note_model, progress, threads_or_all};
 
 /// Training images that fix the scales.
 const CALIBRATION_IMAGES: usize = 128;
@@ -64,49 +57,31 @@ impl CheckpointArguments {
     }
 }
 
-/// What network and model do on test images.
+/// What network and model do on test images, and what the run itself measured.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Accuracy {
-    /// How many images.
-    images: u64,
-    /// The share that the network tells right in floating point, from 0 to 1.
-    float: f64,
-    /// The share that the model tells right on integers.
-    integer: f64,
-    /// Images on which both say the same.
-    agreement: f64,
-    /// Values of all these images that do not fit their widths.
-    overflows: u64,
-    /// Accuracies that the run itself measured, by set.
-    measured_in_training: std::collections::BTreeMap<String, f64>,
+    #[serde(flatten)]
+    tried: trial::Accuracy,
+    /// By set, from 0 to 1.
+    measured_in_training: BTreeMap<String, f64>,
 }
 
 impl Accuracy {
     pub(super) fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+        let trial::Accuracy { images, float, integer, agreement, overflows } = &self.tried;
         writeln!(
             out,
-            "{} test images: network {:.2}%, model {:.2}% ({:+.2} points), same answer on {:.2}%, {} overflows",
-            self.images,
-            100.0 * self.float,
-            100.0 * self.integer,
-            100.0 * (self.integer - self.float),
-            100.0 * self.agreement,
-            self.overflows
+            "{images} test images: network {:.2}%, model {:.2}% ({:+.2} points), same answer on {:.2}%, {overflows} overflows",
+            100.0 * float,
+            100.0 * integer,
+            100.0 * (integer - float),
+            100.0 * agreement,
         )?;
         for (set, accuracy) in &self.measured_in_training {
             writeln!(out, "training measured {:.2}% on all {set} images", 100.0 * accuracy)?;
         }
         Ok(())
     }
-}
-
-/// A trained network, ready to be tried.
-struct Trained {
-    checkpoint: Checkpoint,
-    spec: NetworkSpec,
-    weights: FloatWeights,
-    mask: Option<ActivationMask>,
-    format: ImageFormat,
 }
 
 /// Freezes a checkpoint, tries the model, and writes it.
@@ -118,16 +93,7 @@ pub(super) fn freeze(arguments: &Arguments, path: &Path) -> anyhow::Result<Repor
             path.display()
         );
     }
-    let checkpoint =
-        Checkpoint::load(path, Part::Weights).with_context(|| format!("{} is not usable", path.display()))?;
-    let spec = checkpoint.spec()?;
-    let trained = Trained {
-        weights: checkpoint.float_weights(&spec)?,
-        mask: checkpoint.mask(&spec)?,
-        format: checkpoint.state.normalization.image_format(),
-        spec,
-        checkpoint,
-    };
+    let trained = TrainedNetwork::load(path).with_context(|| format!("{} is not usable", path.display()))?;
     let state = &trained.checkpoint.state;
     let extra = &arguments.checkpoint;
     let directory = extra.data.as_deref().or(state.recipe.data.directory.as_deref());
@@ -138,26 +104,17 @@ pub(super) fn freeze(arguments: &Arguments, path: &Path) -> anyhow::Result<Repor
         );
     }
     let images = calibration_images(&data.training, extra.calibration_images.unwrap_or(CALIBRATION_IMAGES));
-    let options = FreezeOptions {
-        class_names: state.classes.clone(),
-        image: Some(trained.format.clone()),
-        ..arguments.model.freeze_options()?
-    };
-    let (model, freezing) =
-        network::freeze::freeze(&trained.spec, &trained.weights, trained.mask.as_ref(), &images, &options)?;
+    let (model, freezing) = trained.freeze(&images, arguments.model.freeze_options()?)?;
     let count = extra.accuracy_images.unwrap_or(ACCURACY_IMAGES);
     let threads = threads_or_all(extra.threads);
-    let mut accuracy = try_model(&trained, &model, &spread(&data.test, count), threads)?;
-    if let Some(accuracy) = &mut accuracy {
-        accuracy.measured_in_training = state.accuracy.clone();
-    }
+    let accuracy = try_model(&trained, &model, &spread(&data.test, count), threads)?;
     model.save(&arguments.output)?;
     if let Some(record) = &extra.record {
         let Some(accuracy) = &accuracy else {
             bail!("--record notes an accuracy, which --accuracy-images 0 leaves out")
         };
         let record = record.as_deref().unwrap_or(path);
-        trial::note_model(record, &model, &arguments.output, accuracy.integer, accuracy.images)?;
+        note_model(record, &model, &arguments.output, accuracy.tried.integer, accuracy.tried.images)?;
     }
     let mut report = Report::new(arguments, &model, freezing)?;
     report.weights =
@@ -167,16 +124,9 @@ pub(super) fn freeze(arguments: &Arguments, path: &Path) -> anyhow::Result<Repor
     Ok(report)
 }
 
-/// Some training images, the same each time.
-fn calibration_images(set: &Dataset, count: usize) -> Vec<Image> {
-    let mut order: Vec<usize> = (0..set.len()).collect();
-    Stream::new("calibration images", 1).shuffle(&mut order);
-    order.into_iter().take(count).map(|index| set.image(index)).collect()
-}
-
 /// Runs network and model side by side; nothing where there are no images.
 fn try_model(
-    trained: &Trained,
+    trained: &TrainedNetwork,
     model: &InferenceModel,
     set: &Dataset,
     threads: usize,
@@ -186,80 +136,21 @@ fn try_model(
     }
     let bar = progress(set.len());
     let answers = float_answers(trained, set, threads)?;
-    let counts = Counts::default();
-    in_parallel(set.len(), threads, &|index| {
-        counts.add(model, &set.image(index), usize::from(set.labels[index]), answers[index])?;
-        bar.inc(1);
-        Ok(())
-    })?;
+    let tried = trial::Accuracy::measure(model, set, &answers, threads, &|| bar.inc(1))?;
     bar.finish_and_clear();
-    let share = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64 / set.len() as f64;
-    Ok(Some(Accuracy {
-        images: set.len() as u64,
-        float: share(&counts.float),
-        integer: share(&counts.integer),
-        agreement: share(&counts.same),
-        overflows: counts.overflows.load(Ordering::Relaxed),
-        measured_in_training: std::collections::BTreeMap::new(),
-    }))
+    Ok(Some(Accuracy { tried, measured_in_training: trained.checkpoint.state.accuracy.clone() }))
 }
 
 /// What the network says in floating point: by libtorch, where this build has it.
 #[cfg(feature = "training")]
-fn float_answers(trained: &Trained, set: &Dataset, threads: usize) -> anyhow::Result<Vec<usize>> {
+fn float_answers(trained: &TrainedNetwork, set: &Dataset, threads: usize) -> anyhow::Result<Vec<usize>> {
     use training::tensor::{self, Device};
     tensor::set_threads(threads);
     let device = if tensor::cuda_is_available() { Device::Cuda } else { Device::Cpu };
     Ok(training::run::answers(&trained.checkpoint, set, device)?)
 }
 
-/// What the network says in floating point, by the plain executor.
 #[cfg(not(feature = "training"))]
-fn float_answers(trained: &Trained, set: &Dataset, threads: usize) -> anyhow::Result<Vec<usize>> {
-    use std::sync::atomic::AtomicUsize;
-
-    use network::reference::float;
-    let answers: Vec<AtomicUsize> = set.labels.iter().map(|_| AtomicUsize::new(0)).collect();
-    in_parallel(set.len(), threads, &|index| {
-        let pixels = trained.format.normalize(&set.image(index));
-        let trace = float::run(&trained.spec, &trained.weights, trained.mask.as_ref(), &pixels)?;
-        let answer = largest(trace.logits().iter().map(|logit| f64::from(*logit)));
-        answers[index].store(answer, Ordering::Relaxed);
-        Ok(())
-    })?;
-    Ok(answers.into_iter().map(AtomicUsize::into_inner).collect())
-}
-
-/// What the threads have found so far.
-#[derive(Default)]
-struct Counts {
-    float: AtomicU64,
-    integer: AtomicU64,
-    same: AtomicU64,
-    overflows: AtomicU64,
-}
-
-impl Counts {
-    fn add(&self, model: &InferenceModel, image: &Image, class: usize, float: usize) -> anyhow::Result<()> {
-        let trace = reference::trace(model, image, None)?;
-        let integer = largest(trace.logits.iter().map(|logit| *logit as f64));
-        let count = |counter: &AtomicU64, value: u64| counter.fetch_add(value, Ordering::Relaxed);
-        count(&self.float, u64::from(float == class));
-        count(&self.integer, u64::from(integer == class));
-        count(&self.same, u64::from(float == integer));
-        count(&self.overflows, count_overflows(model, &trace));
-        Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use training::data::{SyntheticSize, synthetic};
-
-    #[test]
-    fn calibration_images_are_the_same_each_time() {
-        let set = synthetic(&SyntheticSize { training: 10, test: 40, ..SyntheticSize::default() }).test;
-        assert_eq!(calibration_images(&set, 5), calibration_images(&set, 5));
-    }
+fn float_answers(trained: &TrainedNetwork, set: &Dataset, threads: usize) -> anyhow::Result<Vec<usize>> {
+    Ok(trained.answers(set, threads)?)
 }

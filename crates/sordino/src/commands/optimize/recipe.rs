@@ -14,9 +14,9 @@ use super::{CommonArguments, Method};
 pub(super) const SYNTHETIC: &str = "synthetic";
 
 /// Our recipe of each method.
-const DEEPREDUCE: &str = include_str!("../../../../../recipes/deepreduce-28.7k.toml");
-const SNL: &str = include_str!("../../../../../recipes/snl-resnet18-25k.toml");
-const DEEPRESHAPE: &str = include_str!("../../../../../recipes/hybrenet-163k-cifar100.toml");
+const DEEPREDUCE: &str = include_str!("../../../assets/recipes/deepreduce-28.7k.toml");
+const SNL: &str = include_str!("../../../assets/recipes/snl-resnet18-25k.toml");
+const DEEPRESHAPE: &str = include_str!("../../../assets/recipes/hybrenet-163k-cifar100.toml");
 
 /// Epochs, batch and, except after a search, rate of a first try on the synthetic set.
 const TRIAL_EPOCHS: u32 = 12;

@@ -3,28 +3,14 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use inference::client::Answer as Learned;
+use inference::verify::Comparison;
 use network::inference_model::InferenceModel;
-use network::reference::{Difference, bound};
+use network::reference::bound;
 use serde::Serialize;
 
 use crate::commands::Answer;
 use crate::commands::model::Origin;
 use crate::report::percent;
-
-/// One image.
-pub(super) struct Comparison {
-    /// The logits of private inference.
-    pub(super) private: Vec<i64>,
-    /// Those of the reference with the protocol's rounding.
-    pub(super) expected: Vec<i64>,
-    /// Those of the reference with plain rounding.
-    pub(super) plain: Vec<i64>,
-    /// The deviation to expect of the logit that is farthest off.
-    pub(super) deviation: f64,
-    /// Where the protocol's rounding first differs from the plain one.
-    pub(super) first_difference: Option<Difference>,
-}
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -84,7 +70,7 @@ impl Report {
         let is_beyond = |comparison: &&Comparison| comparison.logit_difference() as f64 > bound(comparison);
         let numbered = (0..).zip(comparisons);
         let mismatches: Vec<_> =
-            numbered.filter_map(|(image, comparison)| comparison.mismatch(image)).collect();
+            numbered.filter_map(|(image, comparison)| Mismatch::of(image, comparison)).collect();
         Self {
             network: model.outline().name.clone(),
             weights,
@@ -180,30 +166,15 @@ fn first_differences(comparisons: &[Comparison]) -> Vec<FirstDifference> {
     found
 }
 
-impl Comparison {
-    fn mismatch(&self, image: u64) -> Option<Mismatch> {
-        if self.private == self.expected {
+impl Mismatch {
+    fn of(image: u64, comparison: &Comparison) -> Option<Self> {
+        let (private, expected) = (&comparison.private, &comparison.expected);
+        if private == expected {
             return None;
         }
-        let same = self.private.iter().zip(&self.expected).take_while(|(came, expected)| came == expected);
-        let logit = same.count();
-        let [expected, came] = [&self.expected, &self.private].map(|logits| logits.get(logit).copied());
-        Some(Mismatch { image, logit, expected, came })
-    }
-
-    fn class_agrees(&self) -> bool {
-        let class = |logits: &[i64]| Learned::Logits(logits.to_vec()).class();
-        class(&self.private) == class(&self.plain)
-    }
-
-    fn logit_difference(&self) -> u64 {
-        let pairs = self.private.iter().zip(&self.plain);
-        pairs.map(|(private, plain)| private.abs_diff(*plain)).max().unwrap_or(0)
-    }
-
-    fn logit_range(&self) -> u64 {
-        let [largest, smallest] = [self.plain.iter().max(), self.plain.iter().min()];
-        largest.zip(smallest).map_or(0, |(largest, smallest)| largest.abs_diff(*smallest))
+        let logit = private.iter().zip(expected).take_while(|(came, expected)| came == expected).count();
+        let [expected, came] = [expected, private].map(|logits| logits.get(logit).copied());
+        Some(Self { image, logit, expected, came })
     }
 }
 

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Arguments, Right, Visit};
 use crate::report::{Table, grouped};
-use crate::service::ByteSize;
+use service::ByteSize;
 
 /// What `--json` prints.
 #[derive(Serialize)]

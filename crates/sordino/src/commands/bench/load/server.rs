@@ -1,9 +1,9 @@
 //! The server's process of `bench load`, and what is seen of it from outside.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +12,10 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use inference::connection::Fingerprint;
+use tempfile::TempDir;
 
 use crate::commands::bench::party::peak_memory_of;
+use crate::commands::serve::Greeting;
 
 /// How often the server is asked how much it has promised.
 const LOOK: Duration = Duration::from_millis(200);
@@ -24,7 +26,8 @@ const SILENCE: &str = "120";
 
 pub(super) struct ServerProcess {
     child: Child,
-    folder: PathBuf,
+    /// The state of the server, removed with it.
+    _folder: TempDir,
     pub(super) address: String,
     pub(super) fingerprint: Fingerprint,
     metrics: SocketAddr,
@@ -37,23 +40,20 @@ impl ServerProcess {
         clients: usize,
         limit: u64,
     ) -> anyhow::Result<Self> {
-        let folder = std::env::temp_dir().join(format!("sordino-load-{}", std::process::id()));
+        let folder = tempfile::Builder::new().prefix("sordino-load-").tempdir()?;
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("serve").arg(model).args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
-        command.args(["--store", "none", "--timeout", SILENCE]).arg("--state").arg(&folder);
+        command.args(["--store", "none", "--timeout", SILENCE]).arg("--state").arg(folder.path());
         command.args(["--max-running", &running.to_string(), "--max-clients", &clients.to_string()]);
         command.args(["--max-memory", &limit.to_string()]);
         let spawned = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = spawned.context("cannot start the server's process")?;
         let output = child.stdout.take().context("the server's output was piped")?;
-        let lines: Vec<_> = BufReader::new(output).lines().take(5).collect::<Result<_, _>>()?;
-        let value = |key: &str| {
-            let found = lines.iter().find_map(|line| line.strip_prefix(key));
-            found.map(str::trim).context("the server's process ended before it was ready")
-        };
-        let address = value("listening")?.to_owned();
-        let (fingerprint, metrics) = (value("fingerprint")?.parse()?, value("metrics")?.parse()?);
-        Ok(Self { child, folder, address, fingerprint, metrics })
+        let greeting = Greeting::read(output, true);
+        let greeting = greeting.context("the server's process ended before it was ready")?;
+        let metrics = greeting.metrics.context("metrics were asked for")?;
+        let (address, fingerprint) = (greeting.address.to_string(), greeting.fingerprint);
+        Ok(Self { child, _folder: folder, address, fingerprint, metrics })
     }
 
     /// Looks at what it promises until told to stop.
@@ -90,7 +90,6 @@ impl Drop for ServerProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -1,0 +1,74 @@
+//! The client over a stream in memory: neither sockets nor files, as without default features.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::sync::Arc;
+use std::thread;
+
+use client::{Patience, PrivateClient};
+use inference::InferenceError;
+use inference::client::{Answer, Wishes};
+use inference::connection::{Connection, MemoryStream, Role, memory_pair};
+use inference::plan::Reveal;
+use inference::requests::{Reply, Request};
+use inference::server::{ServedModel, Server, WeightMemory};
+use inference::setup::hello::ModelName;
+use network::freeze::{FreezeOptions, freeze};
+use network::image::Image;
+use network::inference_model::InferenceModel;
+use network::weights::FloatWeights;
+use network::{reference, zoo};
+
+const BINDING: &[u8] = b"the same process";
+
+fn tiny_model() -> InferenceModel {
+    let spec = zoo::build("resnet20:m=2,depths=1+1+1", 8, 10).unwrap();
+    let images = [Image::random(spec.draft().input, 1)];
+    let weights = FloatWeights::random(&spec, 1);
+    freeze(&spec, &weights, None, &images, &FreezeOptions::default()).unwrap().0
+}
+
+/// Grants every request until the client says goodbye.
+fn serve(end: MemoryStream, model: &Arc<ServedModel>) -> Result<(), InferenceError> {
+    let name = ModelName::new("tiny").unwrap();
+    let choose = |_: &_| Ok((name.clone(), Arc::clone(model)));
+    let mut server = Server::accept_with(Connection::new(end, Role::Server), choose, BINDING)?;
+    let mut prepared = Vec::new();
+    loop {
+        let request = server.next_request()?;
+        if matches!(request, Request::Bye) {
+            return Ok(());
+        }
+        server.reply(&Reply::Accepted { ids: Vec::new() })?;
+        match request {
+            Request::Prepare { count, .. } => {
+                for _ in 0..count {
+                    prepared.push(server.prepare()?);
+                }
+            }
+            Request::Classify { .. } => server.classify_batch(std::mem::take(&mut prepared))?,
+            other => panic!("{other:?} was not asked for"),
+        }
+    }
+}
+
+#[test]
+fn an_image_is_classified_over_any_stream() {
+    let model = tiny_model();
+    let served = Arc::new(ServedModel::new(&model, Reveal::Logits, WeightMemory::Everything).unwrap());
+    let (near, far) = memory_pair();
+    let server = thread::spawn(move || serve(far, &served));
+    let mut client = PrivateClient::over(near, BINDING, &Wishes::default(), Patience::endless()).unwrap();
+    assert_eq!(client.model(), "tiny");
+    client.prepare(1).unwrap();
+    let image = Image::random(client.outline().input, 7);
+    let Answer::Logits(logits) = client.classify(&image).unwrap() else { panic!("logits are served") };
+    let plain = reference::run(&model, &image).unwrap();
+    // Rounding by shares moves a logit by a few units of the last place.
+    assert!(
+        logits.iter().zip(&plain).all(|(private, plain)| private.abs_diff(*plain) <= 8),
+        "{logits:?} {plain:?}"
+    );
+    client.finish().unwrap();
+    server.join().unwrap().unwrap();
+}

@@ -1,0 +1,135 @@
+//! One image's way from set-up to answer with no connection at all: every step is a message in, a message out and a next
+//! state, on one thread.
+
+use std::sync::Arc;
+
+use network::freeze::{FreezeOptions, freeze};
+use network::image::Image;
+use network::inference_model::InferenceModel;
+use network::mask::{ActivationMask, Bits, SiteMask};
+use network::reference;
+use network::weights::FloatWeights;
+use network::zoo;
+
+use super::*;
+use crate::client::{Answer, Wishes};
+use crate::offline::{self, client::PreparingClient, server::PreparingServer};
+use crate::online::{self, client::ClassifyingClient, server::ClassifyingServer};
+use crate::plan::Reveal;
+use crate::server::{ServedModel, WeightMemory};
+use crate::setup::client::{ClientSession, Greeting};
+use crate::setup::messages::ModelName;
+use crate::setup::server::{Greeted, ServerSession};
+use crate::workers::Workers;
+
+impl Outgoing for Vec<u8> {
+    fn piece(&mut self, bytes: &[u8]) -> Result<(), InferenceError> {
+        self.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), InferenceError> {
+        Ok(())
+    }
+}
+
+impl Incoming for &[u8] {
+    fn piece(&mut self, length: usize) -> Result<Vec<u8>, InferenceError> {
+        let (piece, rest) = self.split_at(length);
+        *self = rest;
+        Ok(piece.to_vec())
+    }
+}
+
+/// Carries every message by hand.
+fn converse<M>(
+    messages: &[Planned<M>],
+    inferences: usize,
+    client: &mut impl Party<M>,
+    server: &mut impl Party<M>,
+) {
+    for leg in legs(messages) {
+        for inference in 0..inferences {
+            for message in leg {
+                let mut bytes = Vec::new();
+                let mut carried: &[u8];
+                if message.is_upward {
+                    client.say(inference, message, &mut bytes).unwrap();
+                    carried = &bytes;
+                    server.hear(inference, message, &mut carried).unwrap();
+                } else {
+                    server.say(inference, message, &mut bytes).unwrap();
+                    carried = &bytes;
+                    client.hear(inference, message, &mut carried).unwrap();
+                }
+                assert_eq!(bytes.len(), message.bytes, "as long as planned");
+                assert!(carried.is_empty(), "heard to its end");
+            }
+        }
+        client.pause(leg).unwrap();
+        server.pause(leg).unwrap();
+    }
+}
+
+fn set_up(model: &Arc<ServedModel>) -> (ClientSession, ServerSession) {
+    let wishes = Wishes::default();
+    let (hello, greeting) = Greeting::start(&wishes).unwrap();
+    let (answer, greeted) = Greeted::answer(&hello, ModelName::default(), Arc::clone(model)).unwrap();
+    let (agreement, agreed) = greeting.hear(answer, b"channel").unwrap();
+    let mut server = greeted.hear(&agreement, b"channel").unwrap();
+    let (keys, point, keyed) = agreed.make_keys().unwrap();
+    keys.iter().for_each(|key| server.take_key(key).unwrap());
+    assert!(server.next_key().is_none());
+    let (points, waiting) = server.hear(&point).unwrap();
+    let (sums, client) = keyed.hear(&points).unwrap();
+    (client, waiting.hear(&sums))
+}
+
+/// Maxima at the border, ReLUs that were kept and ReLUs that were dropped by pixel: every kind of part.
+fn model() -> InferenceModel {
+    let spec = zoo::build("resnet10:m=2,stem=imagenet", 32, 10).unwrap();
+    let masks =
+        spec.walk().sites().iter().map(|site| {
+            SiteMask::Pixels(Bits::collect((0..site.shape.scalars()).map(|place| place % 3 > 0)))
+        });
+    let mask = ActivationMask::new(&spec, masks.collect()).unwrap();
+    let images = [Image::random(spec.draft().input, 1)];
+    freeze(&spec, &FloatWeights::random(&spec, 1), Some(&mask), &images, &FreezeOptions::default()).unwrap().0
+}
+
+#[test]
+fn two_images_go_their_way_without_any_connection() {
+    let model = model();
+    for reveal in [Reveal::Logits, Reveal::Class] {
+        let served = Arc::new(ServedModel::new(&model, reveal, WeightMemory::Everything).unwrap());
+        let plan = served.plan();
+        let (mut client, mut server) = set_up(&served);
+        let (workers, server_workers) = (Workers::alone(), Arc::new(Workers::alone()));
+        let (mut prepared, mut records, mut kept) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..2 {
+            let inference = client.next_inference();
+            assert_eq!(inference, server.next_inference());
+            let mut preparing = PreparingClient::new(&mut client, &workers, inference).unwrap();
+            let mut serving = PreparingServer::new(&mut server, &server_workers, inference).unwrap();
+            converse(&offline::messages::list(plan), 1, &mut preparing, &mut serving);
+            let (mut own, _) = preparing.finish(true);
+            records.push(own.take_record().unwrap());
+            prepared.push(own);
+            kept.push(serving.finish().0);
+        }
+        let images = [3, 4].map(|seed| Image::random(model.outline().input, seed));
+        let batch = prepared.into_iter().zip(&images).collect();
+        let mut classifying = ClassifyingClient::new(plan, &workers, batch).unwrap();
+        let mut serving = ClassifyingServer::new(Arc::clone(&served), &server_workers, kept);
+        converse(&online::messages::list(plan), 2, &mut classifying, &mut serving);
+        let (answers, _) = classifying.finish();
+        for ((image, record), answer) in images.iter().zip(&records).zip(answers) {
+            let expected = reference::run_with(&model, image, record).unwrap();
+            match answer {
+                Answer::Logits(logits) => assert_eq!(logits, expected),
+                // The circuit compares unrounded logits; rounded ones may tie.
+                Answer::Class(class) => assert!(expected[class] + 1 >= *expected.iter().max().unwrap()),
+            }
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What needs messages: kinds of nonlinear steps, and who computes them how.
+//!
+//! The positions of a step that are treated alike are a [`Part`]. Every part has the same course:
+//!
+//! ```text
+//!            client                                      server
+//! offline    choices: bits of its shares       ------->  (oblivious transfer)
+//!            ClientSide::accept                <-------  ServerSide::offer
+//! online     PreparedClientPart::open          <-------  PreparedServerPart::open
+//!            Opened::Reply                     ------->  WaitingServerPart::finish
+//! ```
+//!
+//! Material owns its part of the plan, so neither party ever pairs one kind's material with another's. A new kind is a
+//! file for what both plan, one for each side, and a line in [`KINDS`]:
+//!
+//! ```text
+//! garbled      half-gate circuits in chunks: the course that the next three share
+//!   relu       a ReLU, clipped or not, and its rescaling
+//!   maximum    the maximum of a window
+//!   argmax     the class, which the client learns instead of replying
+//! truncated    positions without ReLU: known-MSB truncation
+//! ```
+
+pub(crate) mod argmax;
+pub(crate) mod garbled;
+mod maximum;
+mod relu;
+mod truncated;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crypto::garble::hash::{HashCounter, HashKey};
+use crypto::garble::label::{Offset, WireLabel};
+use crypto::random::Generator;
+use crypto::ring::RingVector;
+use network::inference_model::{ModelOutline, ModelStep};
+
+use crate::InferenceError;
+use crate::conversation::{Incoming, Outgoing, WorkTimes};
+use crate::labels::{ReceivedLabels, ZeroLabels};
+use crate::stored::{Reader, StoredError, Writer};
+use crate::transcript::Kind;
+use crate::workers::Workers;
+
+/// Finds the positions of an interactive step that a kind computes.
+type Planner = fn(&ModelOutline, &ModelStep) -> Result<Vec<Arc<dyn Part>>, InferenceError>;
+
+/// Every kind, in the order in which a step's parts follow each other.
+const KINDS: [Planner; 3] = [relu::plan, truncated::plan, maximum::plan];
+
+/// The parts of an interactive step.
+pub(crate) fn plan(outline: &ModelOutline, step: &ModelStep) -> Result<Vec<Arc<dyn Part>>, InferenceError> {
+    let mut parts = Vec::new();
+    for kind in KINDS {
+        parts.extend(kind(outline, step)?);
+    }
+    Ok(parts)
+}
+
+/// Positions of a step that are treated alike, as both parties plan them.
+pub(crate) trait Part: ClientSide + ServerSide + fmt::Debug + Send + Sync {
+    fn kind(&self) -> Kind;
+    fn counts(&self) -> PartCounts;
+    fn bytes(&self) -> PartBytes;
+    /// Oblivious transfers, padding included.
+    fn transfer_count(&self) -> usize;
+    fn memory(&self) -> PartMemory;
+}
+
+/// What a part computes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PartCounts {
+    /// ReLUs or maxima.
+    pub(crate) relus: usize,
+    /// Positions that are only rescaled.
+    pub(crate) linearized: usize,
+}
+
+/// Lengths of a part's messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartBytes {
+    pub(crate) offer: usize,
+    pub(crate) opening: usize,
+    /// Nothing where the client learns the outcome itself.
+    pub(crate) reply: usize,
+}
+
+/// What a part's material takes while it waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartMemory {
+    pub(crate) client_tables: usize,
+    pub(crate) client_labels: usize,
+    pub(crate) client_shares: usize,
+    pub(crate) server: usize,
+}
+
+/// The client's side of a part.
+pub(crate) trait ClientSide {
+    /// Appends the bits of the client's share of what the step reads, padded to whole bytes, that it wants labels for.
+    fn choose(&self, share: &RingVector, choices: &mut Vec<u8>) -> Result<(), InferenceError>;
+
+    /// Takes the server's offer.
+    fn accept(
+        self: Arc<Self>,
+        own: OwnValues<'_>,
+        tools: &mut ClientTools<'_>,
+        offer: &mut dyn Incoming,
+    ) -> Result<Box<dyn PreparedClientPart>, InferenceError>;
+
+    fn stored_client_bytes(&self) -> usize;
+
+    /// Makes stored material usable again.
+    fn revive_client(
+        self: Arc<Self>,
+        reader: &mut Reader<'_>,
+    ) -> Result<Box<dyn PreparedClientPart>, StoredError>;
+}
+
+/// What the client knows of a step's values before there is an image.
+#[derive(Clone, Copy)]
+pub(crate) struct OwnValues<'a> {
+    /// Its share of what the step reads.
+    pub(crate) share: &'a RingVector,
+    /// Fresh uniform words: its share of what the step makes, to be reduced to the ring at hand.
+    pub(crate) blinds: &'a [u64],
+}
+
+/// What the client needs to take offers.
+pub(crate) struct ClientTools<'a> {
+    pub(crate) key: HashKey,
+    pub(crate) counter: &'a mut HashCounter,
+    pub(crate) labels: &'a mut ReceivedLabels,
+}
+
+impl ClientTools<'_> {
+    pub(crate) fn take_labels(&mut self, count: usize) -> Vec<WireLabel> {
+        self.labels.take(count)
+    }
+}
+
+/// The client's material for a part, until the server opens it.
+pub(crate) trait PreparedClientPart: fmt::Debug + Send {
+    fn open(
+        self: Box<Self>,
+        opening: &mut dyn Incoming,
+        tools: &mut OnlineTools<'_>,
+    ) -> Result<Opened, InferenceError>;
+
+    /// As many bytes as [`ClientSide::stored_client_bytes`] says.
+    fn store(self: Box<Self>, writer: &mut Writer);
+}
+
+/// What the client has after an opening.
+pub(crate) enum Opened {
+    /// Its reply.
+    Reply(Vec<u8>),
+    /// The class of the image.
+    Class(usize),
+}
+
+/// The server's side of a part.
+pub(crate) trait ServerSide {
+    /// Makes the offer.
+    fn offer(
+        self: Arc<Self>,
+        tools: &mut ServerTools<'_>,
+        to: &mut dyn Outgoing,
+    ) -> Result<Box<dyn PreparedServerPart>, InferenceError>;
+
+    fn stored_server_bytes(&self) -> usize;
+
+    /// Makes stored material usable again.
+    fn revive_server(
+        self: Arc<Self>,
+        reader: &mut Reader<'_>,
+    ) -> Result<Box<dyn PreparedServerPart>, StoredError>;
+}
+
+/// What the server needs to make offers.
+pub(crate) struct ServerTools<'a> {
+    pub(crate) key: HashKey,
+    pub(crate) counter: HashCounter,
+    pub(crate) labels: ZeroLabels<'a>,
+    /// Of labels.
+    pub(crate) seeds: Generator,
+    /// Of truncations.
+    pub(crate) coins: Generator,
+    pub(crate) offset: &'a Offset,
+    pub(crate) workers: &'a Workers,
+    pub(crate) times: WorkTimes,
+    /// Room for a piece of a message.
+    pub(crate) frame: Vec<u8>,
+}
+
+/// The server's material for a part, until there is an image.
+pub(crate) trait PreparedServerPart: fmt::Debug + Send {
+    /// Says what it must of the server's share of what the step reads. The offset is that of the session that made it.
+    fn open(
+        self: Box<Self>,
+        share: &RingVector,
+        offset: &Offset,
+        tools: &mut OnlineTools<'_>,
+        to: &mut dyn Outgoing,
+    ) -> Result<Box<dyn WaitingServerPart>, InferenceError>;
+
+    fn stored_bytes(&self) -> usize;
+
+    /// As many bytes as [`PreparedServerPart::stored_bytes`] says.
+    fn store(self: Box<Self>, writer: &mut Writer);
+}
+
+/// The server's material for a part, until the client has replied.
+pub(crate) trait WaitingServerPart {
+    /// Writes the server's share of what the step makes to the part's positions.
+    fn finish(self: Box<Self>, reply: &mut dyn Incoming, values: &mut [u64]) -> Result<(), InferenceError>;
+}
+
+/// What both parties need online.
+pub(crate) struct OnlineTools<'a> {
+    pub(crate) workers: &'a Workers,
+    pub(crate) times: &'a mut WorkTimes,
+    /// Room for a piece of a message.
+    pub(crate) frame: &'a mut Vec<u8>,
+}
+
+/// Bytes of a share, held as a machine word.
+pub(crate) const WORD_BYTES: usize = 8;
+
+pub(crate) fn low_bits(bits: u32) -> u64 {
+    if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
+}

@@ -1,0 +1,271 @@
+//! The client's offline work: its share of every value, before there is an image.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crypto::domain;
+use crypto::garble::hash::{HashCounter, HashKey};
+use crypto::he::{LinearAnswer, LinearRequest, RequestSecrets};
+use crypto::random::{Direction, Generator, InferenceId, Scope, Seed};
+use crypto::ring::{RingVector, RingWidth, Share};
+use crypto::secret::Secret;
+use network::inference_model::ModelOperation;
+use network::walk::{StepId, ValueId};
+
+use super::messages::OfflineMessage;
+use crate::InferenceError;
+use crate::client::{PreparedClient, ShareRecord};
+use crate::conversation::{Incoming, Outgoing, Party, Planned, WorkTimes};
+use crate::labels::{ExpandedLabels, ReceivedLabels};
+use crate::local;
+use crate::nonlinear::{ClientTools, OwnValues, PreparedClientPart};
+use crate::plan::{JobId, PartId, Plan};
+use crate::setup::client::ClientSession;
+use crate::shares::Shares;
+use crate::transcript::Work;
+use crate::workers::Workers;
+
+/// The client while it prepares one inference.
+pub(crate) struct PreparingClient<'a> {
+    session: &'a mut ClientSession,
+    workers: &'a Workers,
+    plan: Arc<Plan>,
+    inference: InferenceId,
+    /// One of its own for each inference, forgotten at its end: nothing that is found later opens it.
+    root: Seed,
+    shares: Shares,
+    /// Fresh uniform words for every value that an interactive step makes; reduced to whatever ring is needed.
+    blinds: Vec<Secret<Vec<u64>>>,
+    /// How many flights have been answered.
+    flight: usize,
+    expanded: Option<ExpandedLabels>,
+    labels: Option<ReceivedLabels>,
+    key: Option<HashKey>,
+    counter: HashCounter,
+    parts: Vec<Box<dyn PreparedClientPart>>,
+    times: WorkTimes,
+}
+
+impl<'a> PreparingClient<'a> {
+    pub(crate) fn new(
+        session: &'a mut ClientSession,
+        workers: &'a Workers,
+        inference: InferenceId,
+    ) -> Result<Self, InferenceError> {
+        let plan = Arc::clone(&session.plan);
+        let mut preparing = Self {
+            shares: Shares::of_outline(plan.outline()),
+            session,
+            workers,
+            plan,
+            inference,
+            root: Seed::from_system()?,
+            blinds: Vec::new(),
+            flight: 0,
+            expanded: None,
+            labels: None,
+            key: None,
+            counter: HashCounter::new(),
+            parts: Vec::new(),
+            times: WorkTimes::default(),
+        };
+        preparing.draw_blinds()?;
+        preparing.follow_local_steps()?;
+        Ok(preparing)
+    }
+
+    fn scope(&self, step: u32) -> Scope {
+        let (session, inference) = (self.session.id, self.inference);
+        Scope { session, inference, step, direction: Direction::ClientToServer }
+    }
+
+    /// The client's share of the image and of all that interactive steps make is its own choice.
+    fn draw_blinds(&mut self) -> Result<(), InferenceError> {
+        let plan = Arc::clone(&self.plan);
+        let outline = plan.outline();
+        let mut generator = self.root.derive(domain::BLIND, &self.scope(0)).generator();
+        let image = words(outline.input.scalars() as usize, &mut generator);
+        self.shares.set(ValueId::IMAGE, RingVector::from_unsigned(plan.image_width(), image.expose()));
+        for (id, step) in outline.numbered_steps() {
+            let is_fresh = step.operation.is_interactive();
+            let fresh = words(if is_fresh { step.shape.scalars() as usize } else { 0 }, &mut generator);
+            if is_fresh {
+                let width = RingWidth::new(step.ring_bits)?;
+                self.shares.set(id.output(), RingVector::from_unsigned(width, fresh.expose()));
+            }
+            self.blinds.push(fresh);
+        }
+        Ok(())
+    }
+
+    /// Follows what the answers so far allow.
+    fn follow_local_steps(&mut self) -> Result<(), InferenceError> {
+        let start = Instant::now();
+        for id in &self.plan.schedule().flights[self.flight].local {
+            self.shares.follow(self.plan.outline(), *id)?;
+        }
+        self.times.spent(Work::Linear, start);
+        Ok(())
+    }
+
+    /// Encrypts the client's share of a linear layer's input, ciphertext by ciphertext.
+    fn request(&mut self, id: JobId) -> Result<Vec<u8>, InferenceError> {
+        let start = Instant::now();
+        let job = self.plan.job(id);
+        let step = self.plan.outline().step(job.step);
+        let secrets = RequestSecrets::derive(&self.root, &self.scope(scope_step(job.step)));
+        let width = RingWidth::new(step.ring_bits)?;
+        let input = Share::new(self.shares.of(step.inputs[0]).narrowed(width)?);
+        let blinds = Secret::new(input.expose().to_unsigned());
+        let key = &self.session.keys[job.group];
+        let numbers = (0..job.layout.input_ciphertexts()).collect();
+        let encrypt = |number| key.encrypt_ciphertext(&job.layout, blinds.expose(), &secrets, number);
+        let request = LinearRequest::assemble(&job.layout, self.workers.map(numbers, encrypt)?)?;
+        let bytes = request.to_bytes(&job.layout);
+        self.times.spent(Work::Homomorphic, start);
+        Ok(bytes)
+    }
+
+    /// Takes W r - s, ciphertext by ciphertext, and brings it to the scale of the layer's output.
+    fn take_answer(&mut self, id: JobId, bytes: &[u8]) -> Result<(), InferenceError> {
+        let start = Instant::now();
+        let job = self.plan.job(id);
+        let answer = LinearAnswer::from_bytes(&job.layout, bytes)?;
+        let (key, layout) = (&self.session.keys[job.group], &job.layout);
+        let ciphertexts = answer.ciphertexts().iter().enumerate().collect();
+        let decrypt = |(index, ciphertext)| key.decrypt_ciphertext(layout, index, ciphertext);
+        let values = self.workers.map(ciphertexts, decrypt)?;
+        let mut words = Secret::new(vec![0; layout.shape().output_values()]);
+        for (index, values) in values.iter().enumerate() {
+            layout.scatter(index, values.expose(), words.expose_mut());
+        }
+        self.times.spent(Work::Homomorphic, start);
+        let step = self.plan.outline().step(job.step);
+        let ModelOperation::Linear { channel_shifts, .. } = &step.operation else {
+            unreachable!("the plan lists layers with weights")
+        };
+        let share = RingVector::from_unsigned(RingWidth::new(step.ring_bits)?, words.expose());
+        self.shares.set(job.step.output(), local::shift_channels(share, channel_shifts, step.shape)?);
+        Ok(())
+    }
+
+    /// Does the part of the oblivious transfers that needs no choices.
+    fn expand_labels(&mut self) -> Result<ExpandedLabels, InferenceError> {
+        let start = Instant::now();
+        let transfers = self.plan.transfer_count();
+        let labels = ExpandedLabels::expand(&mut self.session.receiver, transfers, self.workers)?;
+        self.times.spent(Work::Transfer, start);
+        Ok(labels)
+    }
+
+    /// Chooses labels for the bits of all shares that enter circuits and truncations.
+    fn corrections(&mut self) -> Result<Vec<u8>, InferenceError> {
+        let expanded = match self.expanded.take() {
+            Some(expanded) => expanded,
+            None => self.expand_labels()?,
+        };
+        let start = Instant::now();
+        let mut choices = Secret::new(Vec::with_capacity(self.plan.transfer_count() / 8));
+        for planned in self.plan.parts() {
+            planned.part.choose(self.shares.of(planned.input), choices.expose_mut())?;
+        }
+        let (corrections, labels) = expanded.choose(choices.expose())?;
+        self.labels = Some(labels);
+        self.times.spent(Work::Transfer, start);
+        Ok(corrections)
+    }
+
+    fn accept(&mut self, id: PartId, offer: &mut dyn Incoming) -> Result<(), InferenceError> {
+        let planned = self.plan.part(id);
+        let (Some(key), Some(labels)) = (self.key, &mut self.labels) else {
+            unreachable!("the plan lists offers after the key and the corrections")
+        };
+        let share = self.shares.of(planned.input);
+        let blinds = planned.step.map_or(&[][..], |StepId(step)| self.blinds[step].expose());
+        let mut tools = ClientTools { key, counter: &mut self.counter, labels };
+        let part = Arc::clone(&planned.part);
+        self.parts.push(part.accept(OwnValues { share, blinds }, &mut tools, offer)?);
+        Ok(())
+    }
+
+    /// What is left when all messages have crossed.
+    pub(crate) fn finish(mut self, records: bool) -> (PreparedClient, WorkTimes) {
+        let record = records.then(|| self.record());
+        let prepared = PreparedClient {
+            made_for: self.session.made_for(),
+            session: self.session.id,
+            inference: self.inference,
+            logits: Share::new(self.shares.of(self.plan.outline().output()).clone()),
+            image_blind: self.shares.take(ValueId::IMAGE),
+            parts: self.parts,
+            record,
+        };
+        (prepared, self.times)
+    }
+
+    fn record(&self) -> ShareRecord {
+        let outline = self.plan.outline();
+        let read = outline.steps.iter().filter(|step| step.operation.is_interactive());
+        let values = read.map(|step| step.inputs[0]).chain([outline.output()]);
+        ShareRecord { shares: values.map(|value| (value, self.shares.of(value).to_unsigned())).collect() }
+    }
+}
+
+impl Party<OfflineMessage> for PreparingClient<'_> {
+    fn say(
+        &mut self,
+        _: usize,
+        message: &Planned<OfflineMessage>,
+        to: &mut dyn Outgoing,
+    ) -> Result<(), InferenceError> {
+        match message.content {
+            OfflineMessage::Request(job) => to.piece(&self.request(job)?),
+            OfflineMessage::Corrections => to.piece(&self.corrections()?),
+            OfflineMessage::Answer(_) | OfflineMessage::HashKey | OfflineMessage::Offer(_) => {
+                unreachable!("the server's words")
+            }
+        }
+    }
+
+    fn hear(
+        &mut self,
+        _: usize,
+        message: &Planned<OfflineMessage>,
+        from: &mut dyn Incoming,
+    ) -> Result<(), InferenceError> {
+        match message.content {
+            OfflineMessage::Answer(job) => self.take_answer(job, &from.piece(message.bytes)?),
+            OfflineMessage::HashKey => {
+                let bytes = from.piece(message.bytes)?;
+                self.key = bytes.first_chunk().map(|bytes| HashKey::from_bytes(*bytes));
+                Ok(())
+            }
+            OfflineMessage::Offer(part) => self.accept(part, from),
+            OfflineMessage::Request(_) | OfflineMessage::Corrections => unreachable!("the client's words"),
+        }
+    }
+
+    fn pause(&mut self, leg: &[Planned<OfflineMessage>]) -> Result<(), InferenceError> {
+        match leg.first().map(|message| message.content) {
+            // The server is busy with its answers, and this needs none of them.
+            Some(OfflineMessage::Request(_)) if self.flight == 0 => {
+                self.expanded = Some(self.expand_labels()?);
+            }
+            Some(OfflineMessage::Answer(_)) => {
+                self.flight += 1;
+                self.follow_local_steps()?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The number of a layer in the scopes of its secrets; 0 belongs to the inference as a whole.
+pub(super) fn scope_step(step: StepId) -> u32 {
+    step.output().0 as u32
+}
+
+fn words(count: usize, generator: &mut Generator) -> Secret<Vec<u64>> {
+    Secret::new((0..count).map(|_| generator.next_u64()).collect())
+}

@@ -1,0 +1,157 @@
+//! The server's offline work: answers under encryption, circuits, truncation offers.
+
+mod answering;
+
+use std::sync::Arc;
+
+use crypto::domain;
+use crypto::garble::hash::{HashCounter, HashKey};
+use crypto::garble::label::Offset;
+use crypto::he::AnswerSecrets;
+use crypto::random::{Direction, InferenceId, Scope, Seed};
+use crypto::ring::{RingVector, RingWidth, Share};
+use network::walk::StepId;
+
+use super::messages::OfflineMessage;
+use crate::InferenceError;
+use crate::conversation::{Incoming, Outgoing, Party, Planned, WorkTimes};
+use crate::labels::ZeroLabels;
+use crate::nonlinear::{PreparedServerPart, ServerTools};
+use crate::plan::{JobId, Plan};
+use crate::server::{PreparedServer, ServedModel};
+use crate::setup::server::ServerSession;
+use crate::transcript::Work;
+use crate::workers::Workers;
+use answering::Answering;
+
+/// The server while it prepares one inference.
+pub(crate) struct PreparingServer<'a> {
+    model: Arc<ServedModel>,
+    plan: Arc<Plan>,
+    session: crypto::random::SessionId,
+    inference: InferenceId,
+    /// One of its own for each inference: nothing of one helps against another.
+    root: Seed,
+    answering: Answering,
+    /// By layer, as their answers are made.
+    masks: Vec<Option<Share>>,
+    offset: Arc<Offset>,
+    tools: ServerTools<'a>,
+    parts: Vec<Box<dyn PreparedServerPart>>,
+}
+
+impl<'a> PreparingServer<'a> {
+    pub(crate) fn new(
+        session: &'a mut ServerSession,
+        workers: &'a Arc<Workers>,
+        inference: InferenceId,
+    ) -> Result<Self, InferenceError> {
+        let ServerSession { model, id, keys, sender, offset, .. } = session;
+        let plan = Arc::clone(model.plan());
+        let root = Seed::from_system()?;
+        let scope = Scope { session: *id, inference, step: 0, direction: Direction::ServerToClient };
+        let tools = ServerTools {
+            key: HashKey::random(&mut root.derive(domain::GARBLE_HASH_KEY, &scope).generator()),
+            counter: HashCounter::new(),
+            labels: ZeroLabels::new(sender, plan.transfer_count(), workers),
+            seeds: root.derive(domain::GARBLE_LABELS, &scope).generator(),
+            coins: root.derive(domain::TRUNCATION_BIT, &scope).generator(),
+            offset,
+            workers,
+            times: WorkTimes::default(),
+            frame: Vec::new(),
+        };
+        Ok(Self {
+            answering: Answering::start(Arc::clone(model), Arc::clone(keys), Arc::clone(workers))?,
+            masks: plan.linear().iter().map(|_| None).collect(),
+            model: Arc::clone(model),
+            plan,
+            session: *id,
+            inference,
+            root,
+            offset: Arc::clone(offset),
+            tools,
+            parts: Vec::new(),
+        })
+    }
+
+    fn send_answer(&mut self, id: JobId, to: &mut dyn Outgoing) -> Result<(), InferenceError> {
+        let (bytes, mask, time) = self.answering.next()?;
+        self.tools.times.took(Work::Homomorphic, time);
+        let step = self.plan.outline().step(self.plan.job(id).step);
+        let width = RingWidth::new(step.ring_bits)?;
+        self.masks[id.0] = Some(Share::new(RingVector::from_unsigned(width, mask.expose())));
+        to.piece(&bytes)?;
+        // The next answer takes a while.
+        to.flush()
+    }
+
+    /// What is left when all messages have crossed.
+    pub(crate) fn finish(self) -> (PreparedServer, WorkTimes) {
+        let masks = self.masks.into_iter();
+        let prepared = PreparedServer {
+            made_for: self.model.stored_digest(),
+            session: self.session,
+            inference: self.inference,
+            root: self.root,
+            offset: self.offset,
+            masks: masks.map(|mask| mask.expect("every layer was answered")).collect(),
+            parts: self.parts,
+        };
+        (prepared, self.tools.times)
+    }
+}
+
+/// The scope of what a layer's answer is masked with.
+pub(crate) fn answer_scope(
+    session: crypto::random::SessionId,
+    inference: InferenceId,
+    step: StepId,
+) -> Scope {
+    let step = super::client::scope_step(step);
+    Scope { session, inference, step, direction: Direction::ServerToClient }
+}
+
+impl Party<OfflineMessage> for PreparingServer<'_> {
+    fn say(
+        &mut self,
+        _: usize,
+        message: &Planned<OfflineMessage>,
+        to: &mut dyn Outgoing,
+    ) -> Result<(), InferenceError> {
+        match message.content {
+            OfflineMessage::Answer(job) => self.send_answer(job, to),
+            OfflineMessage::HashKey => to.piece(&self.tools.key.to_bytes()),
+            OfflineMessage::Offer(id) => {
+                let part = Arc::clone(&self.plan.part(id).part);
+                self.parts.push(part.offer(&mut self.tools, to)?);
+                Ok(())
+            }
+            OfflineMessage::Request(_) | OfflineMessage::Corrections => unreachable!("the client's words"),
+        }
+    }
+
+    fn hear(
+        &mut self,
+        _: usize,
+        message: &Planned<OfflineMessage>,
+        from: &mut dyn Incoming,
+    ) -> Result<(), InferenceError> {
+        let bytes = from.piece(message.bytes)?;
+        match message.content {
+            OfflineMessage::Request(job) => {
+                let scope = answer_scope(self.session, self.inference, self.plan.job(job).step);
+                self.answering.ask(job, bytes, AnswerSecrets::derive(&self.root, &scope));
+            }
+            OfflineMessage::Corrections => self.tools.labels.correct(bytes),
+            OfflineMessage::Answer(_) | OfflineMessage::HashKey | OfflineMessage::Offer(_) => {
+                unreachable!("the server's words")
+            }
+        }
+        Ok(())
+    }
+
+    fn pause(&mut self, _: &[Planned<OfflineMessage>]) -> Result<(), InferenceError> {
+        Ok(())
+    }
+}

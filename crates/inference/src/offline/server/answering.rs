@@ -1,0 +1,108 @@
+//! Answers under encryption, computed on a thread of their own while later requests arrive and earlier answers leave.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crypto::he::{
+    AnswerSecrets, LinearAnswer, LinearRequest, PreparedWeights, PublicKey, TileInputs, WeightScratch,
+};
+use crypto::secret::Secret;
+
+use crate::InferenceError;
+use crate::plan::JobId;
+use crate::server::ServedModel;
+use crate::workers::Workers;
+
+/// An encoded answer, the mask that the server keeps, and the time it took.
+type Answered = (Vec<u8>, Secret<Vec<u64>>, Duration);
+
+/// The thread that answers.
+pub(super) struct Answering {
+    requests: Option<Sender<(JobId, Vec<u8>, AnswerSecrets)>>,
+    answers: Receiver<Result<Answered, InferenceError>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Answering {
+    pub(super) fn start(
+        model: Arc<ServedModel>,
+        keys: Arc<[PublicKey]>,
+        workers: Arc<Workers>,
+    ) -> Result<Self, InferenceError> {
+        let (requests, to_compute) = channel::<(JobId, Vec<u8>, AnswerSecrets)>();
+        let (to_send, answers) = channel();
+        let compute = move || {
+            for (job, bytes, secrets) in to_compute {
+                let answered = answer(&model, &keys, &workers, job, &bytes, &secrets);
+                // Whoever no longer listens has found the connection broken, and says so.
+                if to_send.send(answered).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = thread::Builder::new().spawn(compute).map_err(InferenceError::Thread)?;
+        Ok(Self { requests: Some(requests), answers, thread: Some(thread) })
+    }
+
+    /// Hands over a request. A thread that ended says why when its answer is asked for.
+    pub(super) fn ask(&mut self, job: JobId, bytes: Vec<u8>, secrets: AnswerSecrets) {
+        let _ = self.requests.as_ref().map(|requests| requests.send((job, bytes, secrets)));
+    }
+
+    /// The answer to the oldest request.
+    pub(super) fn next(&mut self) -> Result<Answered, InferenceError> {
+        match self.answers.recv() {
+            Ok(answered) => answered,
+            Err(_) => resume_unwind(
+                self.end().expect_err("a thread that was asked ends before its answer only by a panic"),
+            ),
+        }
+    }
+
+    fn end(&mut self) -> thread::Result<()> {
+        self.requests = None;
+        self.thread.take().map_or(Ok(()), JoinHandle::join)
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        // A panic over there was told by `next`, or nobody waits for its answer.
+        let _ = self.end();
+    }
+}
+
+/// One layer's answer, block by block.
+fn answer(
+    model: &ServedModel,
+    keys: &[PublicKey],
+    workers: &Workers,
+    job: JobId,
+    bytes: &[u8],
+    secrets: &AnswerSecrets,
+) -> Result<Answered, InferenceError> {
+    let start = Instant::now();
+    let group = model.plan().job(job).group;
+    let weights: &PreparedWeights = model.encrypted_weights(job);
+    let layout = weights.layout();
+    let request = LinearRequest::from_bytes(layout, bytes)?;
+    let mut blocks = Vec::with_capacity(layout.blocks());
+    for tile in 0..layout.tiles() {
+        let inputs = TileInputs::expand(layout, &request, tile);
+        // A scratch serves one thread, so each gets a run of neighboring blocks.
+        let numbers: Vec<_> = layout.tile_blocks(tile).collect();
+        let runs = numbers.chunks(numbers.len().div_ceil(workers.threads()).max(1)).collect();
+        let answered = workers.map(runs, |run: &[usize]| {
+            let mut scratch = WeightScratch::default();
+            let block =
+                |block: &usize| weights.answer_block(&keys[group], &inputs, secrets, *block, &mut scratch);
+            Ok::<_, InferenceError>(run.iter().map(block).collect::<Vec<_>>())
+        })?;
+        blocks.extend(answered.into_iter().flatten());
+    }
+    let (answer, mask) = LinearAnswer::assemble(layout, blocks)?;
+    Ok((answer.to_bytes(), mask, start.elapsed()))
+}

@@ -1,0 +1,129 @@
+//! The client's set-up: what it wants, what it understood, its keys and base transfers.
+
+use std::sync::Arc;
+
+use crypto::domain;
+use crypto::he::{ClientKey, PublicSeed};
+use crypto::ot::TreeSums;
+use crypto::ot::base::{ReceiverPoints, SenderPoint};
+use crypto::ot::extension::{CorrelatedReceiver, ReceiverSetup};
+use crypto::random::{Direction, Generator, InferenceId, Seed, SessionId};
+use network::digest::Digest;
+use network::inference_model::ModelOutline;
+
+use super::messages::{Agreement, ClientHello, ModelName, NONCE_BYTES, ServerHello};
+use super::{inference_id, plan_digest, session_id, session_scope};
+use crate::InferenceError;
+use crate::client::Wishes;
+use crate::plan::Plan;
+use crate::stored::made_for;
+
+/// A client that has said hello.
+pub(crate) struct Greeting<'a> {
+    wishes: &'a Wishes,
+    nonce: [u8; NONCE_BYTES],
+}
+
+impl<'a> Greeting<'a> {
+    pub(crate) fn start(wishes: &'a Wishes) -> Result<(ClientHello, Self), InferenceError> {
+        let nonce: [u8; NONCE_BYTES] = *Seed::from_system()?.expose();
+        let hello = ClientHello { nonce, wish: wishes.reveal, model: wishes.model.clone() };
+        Ok((hello, Self { wishes, nonce }))
+    }
+
+    /// The longest hello that may come back.
+    pub(crate) fn max_hello_bytes(&self) -> u64 {
+        ServerHello::BYTES as u64 + self.wishes.max_outline_bytes()
+    }
+
+    /// Plans what the server described, if that is what was wished for.
+    pub(crate) fn hear(
+        self,
+        hello: ServerHello,
+        channel_binding: &[u8],
+    ) -> Result<(Agreement, Agreed), InferenceError> {
+        let Self { wishes, nonce } = self;
+        let digest = Digest::of(&hello.outline);
+        wishes.check_hello(&hello, digest)?;
+        let outline = ModelOutline::from_bytes(&hello.outline)?;
+        wishes.check_outline(&outline)?;
+        let plan = Arc::new(Plan::new(Arc::new(outline), hello.reveal)?);
+        wishes.check_plan(&plan)?;
+        let agreement = Agreement { outline: digest, commitment: hello.commitment, plan: plan_digest(&plan) };
+        let id = session_id(&nonce, &hello.nonce, &agreement, hello.reveal, channel_binding);
+        let seed = PublicSeed::derive(&nonce, &hello.nonce)?;
+        Ok((agreement, Agreed { plan, model: hello.model, agreement, id, seed }))
+    }
+}
+
+/// A client that knows the plan.
+pub(crate) struct Agreed {
+    plan: Arc<Plan>,
+    model: ModelName,
+    agreement: Agreement,
+    pub(crate) id: SessionId,
+    seed: PublicSeed,
+}
+
+impl Agreed {
+    /// Makes the keys, encoded for the server, and the point of the base transfers.
+    pub(crate) fn make_keys(self) -> Result<(Vec<Vec<u8>>, SenderPoint, Keyed), InferenceError> {
+        let root = Seed::from_system()?;
+        let (mut keys, mut messages) = (Vec::new(), Vec::new());
+        for (number, parameters) in self.plan.parameters().iter().enumerate() {
+            let scope = session_scope(self.id, Direction::ClientToServer, number as u32);
+            let key = ClientKey::generate(parameters, &root, &scope);
+            messages.push(key.public_key(&self.seed, &root, &scope).to_bytes(parameters));
+            keys.push(key);
+        }
+        let mut generator = Seed::from_system()?.generator();
+        let (point, transfers) = ReceiverSetup::start(self.id, &mut generator);
+        Ok((messages, point, Keyed { agreed: self, keys, transfers, generator }))
+    }
+}
+
+/// A client whose base transfers wait for the server's points.
+pub(crate) struct Keyed {
+    agreed: Agreed,
+    keys: Vec<ClientKey>,
+    transfers: ReceiverSetup,
+    generator: Generator,
+}
+
+impl Keyed {
+    pub(crate) fn hear(
+        mut self,
+        points: &ReceiverPoints,
+    ) -> Result<(TreeSums, ClientSession), InferenceError> {
+        let (sums, receiver) = self.transfers.finish(points, &mut self.generator)?;
+        let Agreed { plan, model, agreement, id, .. } = self.agreed;
+        let session = ClientSession { plan, model, agreement, id, keys: self.keys, receiver, prepared: 0 };
+        Ok((sums, session))
+    }
+}
+
+/// What a client has once the set-up is done.
+pub(crate) struct ClientSession {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) model: ModelName,
+    pub(crate) agreement: Agreement,
+    pub(crate) id: SessionId,
+    pub(crate) keys: Vec<ClientKey>,
+    pub(crate) receiver: CorrelatedReceiver,
+    /// How many inferences were begun.
+    prepared: u64,
+}
+
+impl ClientSession {
+    /// The name of the next inference.
+    pub(crate) fn next_inference(&mut self) -> InferenceId {
+        self.prepared += 1;
+        inference_id(self.id, self.prepared)
+    }
+
+    /// What material of this session belongs to.
+    pub(crate) fn made_for(&self) -> Digest {
+        let Agreement { outline, plan, .. } = self.agreement;
+        made_for(domain::KEPT_PLAN, outline, plan, self.plan.reveal())
+    }
+}

@@ -1,0 +1,133 @@
+//! Material that outlives its connection: kept as bytes on both sides, revived in new objects over another connection,
+//! and the answer still equals the reference bit for bit. Bytes that are cut, of another version or of another model are
+//! refused by name.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod support;
+
+use std::sync::Arc;
+use std::thread;
+
+use crypto::secret::Secret;
+use inference::client::{Answer, Client, PreparedClient, ShareRecord};
+use inference::connection::{Connection, MemoryStream, Role, memory_pair};
+use inference::plan::{Plan, Reveal};
+use inference::server::{ServedModel, Server, StoredServer, WeightMemory};
+use inference::stored::StoredError;
+use network::image::Image;
+use network::reference;
+
+use support::{served, tiny_model};
+
+type Bytes = Secret<Vec<u8>>;
+
+fn connect(served: &Arc<ServedModel>) -> (Client<MemoryStream>, Server<MemoryStream>) {
+    let (client_end, server_end) = memory_pair();
+    let (served, reveal) = (Arc::clone(served), served.plan().reveal());
+    let server = thread::spawn(move || {
+        Server::accept(Connection::new(server_end, Role::Server), served, b"").unwrap()
+    });
+    let client = Client::connect(Connection::new(client_end, Role::Client), reveal, b"").unwrap();
+    (client, server.join().unwrap())
+}
+
+/// One prepared inference as both parties keep it, and the coins of its rounding; the session is gone.
+fn kept(served: &Arc<ServedModel>) -> (Bytes, Bytes, ShareRecord) {
+    let (mut client, mut server) = connect(served);
+    let server = thread::spawn(move || server.prepare().unwrap().into_stored().into_bytes());
+    let mut prepared = client.prepare_recorded().unwrap();
+    let coins = prepared.take_record().unwrap();
+    (prepared.into_bytes(client.plan()).unwrap(), server.join().unwrap(), coins)
+}
+
+/// Both parties revive their bytes and classify over a connection that did not make them.
+fn revive(served: &Arc<ServedModel>, halves: Vec<(Bytes, Bytes)>, images: &[Image]) -> Vec<Answer> {
+    let (mut client, mut server) = connect(served);
+    let (ours, theirs): (Vec<_>, Vec<_>) = halves.into_iter().unzip();
+    let model = Arc::clone(served);
+    let server = thread::spawn(move || {
+        let revive = |bytes| StoredServer::from_bytes(bytes).revive(&model).unwrap();
+        server.classify_batch(theirs.into_iter().map(revive).collect()).unwrap();
+    });
+    let plan = Arc::clone(client.plan());
+    let ours = ours.iter().map(|bytes| PreparedClient::from_bytes(&plan, bytes).unwrap());
+    let answers = client.classify_batch(ours.zip(images).collect()).unwrap();
+    server.join().unwrap();
+    answers
+}
+
+#[test]
+fn material_revived_over_another_connection_gives_the_reference_bit_for_bit() {
+    let model = tiny_model();
+    let (client, server, coins) = kept(&served(&model));
+    // A model that is loaded anew, as after a restart.
+    let served = served(&model);
+    let plan = served.plan();
+    assert_eq!(client.expose().len(), plan.stored_client_bytes());
+    assert_eq!(server.expose().len(), plan.stored_server_bytes());
+    let image = Image::random(model.outline().input, 5);
+    let answers = revive(&served, vec![(client, server)], std::slice::from_ref(&image));
+    assert_eq!(answers, [Answer::Logits(reference::run_with(&model, &image, &coins).unwrap())]);
+}
+
+#[test]
+fn a_batch_may_mix_material_of_several_sessions() {
+    let model = tiny_model();
+    let served = served(&model);
+    let images: Vec<_> = (0..3).map(|number| Image::random(model.outline().input, 30 + number)).collect();
+    let (mut halves, mut expected) = (Vec::new(), Vec::new());
+    for image in &images {
+        let (client, server, coins) = kept(&served);
+        expected.push(Answer::Logits(reference::run_with(&model, image, &coins).unwrap()));
+        halves.push((client, server));
+    }
+    assert_eq!(revive(&served, halves, &images), expected);
+}
+
+#[test]
+fn the_class_alone_can_be_kept_too() {
+    let model = tiny_model();
+    let served = Arc::new(ServedModel::new(&model, Reveal::Class, WeightMemory::Everything).unwrap());
+    let (client, server, coins) = kept(&served);
+    let image = Image::random(model.outline().input, 6);
+    let answers = revive(&served, vec![(client, server)], std::slice::from_ref(&image));
+    let logits = reference::run_with(&model, &image, &coins).unwrap();
+    // The circuit compares unrounded logits; rounded ones may tie.
+    assert!(logits[answers[0].class()] + 1 >= *logits.iter().max().unwrap());
+}
+
+#[test]
+fn kept_bytes_that_are_cut_damaged_or_foreign_are_refused_by_name() {
+    let model = tiny_model();
+    let served = served(&model);
+    let classes = ServedModel::new(&model, Reveal::Class, WeightMemory::Everything).unwrap();
+    let (client, server, _) = kept(&served);
+    let change = |bytes: &Bytes, at: usize, byte: u8| {
+        let mut bytes = bytes.expose().clone();
+        bytes[at] = byte;
+        Secret::new(bytes)
+    };
+    let cut = |bytes: &Bytes, length: usize| Secret::new(bytes.expose()[..length].to_vec());
+    let ours = |plan: &Plan, bytes: &Bytes| PreparedClient::from_bytes(plan, bytes).unwrap_err();
+    let theirs =
+        |model: &ServedModel, bytes: Bytes| StoredServer::from_bytes(bytes).revive(model).unwrap_err();
+    let copy = |bytes: &Bytes| cut(bytes, bytes.expose().len());
+    let plan = served.plan();
+
+    for length in [0, 8, 91, 92, 200] {
+        assert!(matches!(ours(plan, &cut(&client, length)), StoredError::Length { .. }));
+        assert!(matches!(theirs(&served, cut(&server, length)), StoredError::Length { .. }));
+    }
+    assert!(matches!(ours(plan, &server), StoredError::Magic(Role::Client)));
+    assert!(matches!(theirs(&served, copy(&client)), StoredError::Magic(Role::Server)));
+    assert!(matches!(ours(plan, &change(&client, 8, 2)), StoredError::Version { expected: 1, came: 2 }));
+    assert!(matches!(theirs(&served, change(&server, 8, 9)), StoredError::Version { expected: 1, came: 9 }));
+    assert!(matches!(ours(classes.plan(), &client), StoredError::OtherModel));
+    assert!(matches!(theirs(&classes, copy(&server)), StoredError::OtherModel));
+    // The lowest bit of the offset tells two labels apart.
+    let offset = 92 + 32;
+    let even = server.expose()[offset] & 0xfe;
+    assert!(matches!(theirs(&served, change(&server, offset, even)), StoredError::Circuits(_)));
+    assert_eq!(format!("{:?}", StoredServer::from_bytes(server)), "StoredServer(Secret(..))");
+}

@@ -1,0 +1,107 @@
+//! The small HTTP that shows health and metrics. Each connection has a thread and a short time, so that nobody who reads
+//! slowly keeps others from asking whether the service lives.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{Metrics, Now};
+use crate::server::Service;
+
+/// The longest request that is read.
+const MAX_REQUEST_BYTES: usize = 4096;
+/// How long one exchange may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Connections that are answered at once; the others find the door shut.
+const MAX_CONNECTIONS: usize = 64;
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
+
+/// Answers `GET /healthz` and `GET /metrics` until the process ends.
+pub(crate) fn serve(listener: &TcpListener, service: &Arc<Service>) {
+    let open = Arc::new(AtomicUsize::new(0));
+    for socket in listener.incoming().flatten() {
+        let visit = Visit(Arc::clone(&open));
+        if open.fetch_add(1, Ordering::AcqRel) >= MAX_CONNECTIONS {
+            continue;
+        }
+        let service = Arc::clone(service);
+        let answer = move || {
+            let _visit = visit;
+            // Who asks badly or hangs up gets nothing; others are served.
+            let _ = answer(socket, &service);
+        };
+        let _ = thread::Builder::new().name("metrics-answer".to_owned()).spawn(answer);
+    }
+}
+
+/// Counted until it is dropped.
+struct Visit(Arc<AtomicUsize>);
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn answer(mut socket: TcpStream, service: &Service) -> io::Result<()> {
+    let end = Instant::now() + PATIENCE;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    let mut request = Vec::new();
+    while !request.windows(4).any(|bytes| bytes == b"\r\n\r\n") && request.len() < MAX_REQUEST_BYTES {
+        let left = end.saturating_duration_since(Instant::now());
+        socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+        let mut bytes = [0; 512];
+        match socket.read(&mut bytes)? {
+            0 => break,
+            count => request.extend_from_slice(&bytes[..count]),
+        }
+        if left.is_zero() {
+            return Ok(());
+        }
+    }
+    let (status, kind, body) = respond(&request, service.metrics(), service.now());
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n");
+    socket.write_all(format!("{head}Connection: close\r\n\r\n{body}").as_bytes())
+}
+
+fn respond(request: &[u8], metrics: &Metrics, now: Now) -> (&'static str, &'static str, String) {
+    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ');
+    let plain = |status, body: &str| (status, PLAIN_TEXT, body.to_owned());
+    match (words.next(), words.next()) {
+        (Some(b"GET"), Some(b"/healthz")) if now.is_open => plain("200 OK", "ok\n"),
+        (Some(b"GET"), Some(b"/healthz")) => plain("503 Service Unavailable", "shutting down\n"),
+        (Some(b"GET"), Some(b"/metrics")) => ("200 OK", OPEN_METRICS, metrics.text(now)),
+        (Some(b"GET"), Some(_)) => plain("404 Not Found", "there are /healthz and /metrics\n"),
+        _ => plain("405 Method Not Allowed", "GET alone\n"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn health_metrics_and_nothing_else() {
+        let metrics = Metrics::default();
+        metrics.classified.inc_by(3);
+        let open = Now { is_open: true, ..Now::default() };
+        let ask = |line: &str, now| {
+            let (status, _, body) = respond(format!("{line}\r\nHost: x\r\n\r\n").as_bytes(), &metrics, now);
+            (status, body)
+        };
+        assert_eq!(ask("GET /healthz HTTP/1.1", open).0, "200 OK");
+        assert!(ask("GET /healthz HTTP/1.1", Now::default()).0.starts_with("503"));
+        let (status, body) = ask("GET /metrics HTTP/1.1", open);
+        assert_eq!(status, "200 OK");
+        assert!(body.contains("\nsordino_classified_total 3\n"), "{body}");
+        assert!(ask("GET /secret HTTP/1.1", open).0.starts_with("404"));
+        assert!(ask("POST /metrics HTTP/1.1", open).0.starts_with("405"));
+        assert!(respond(&[0xff; 100], &metrics, open).0.starts_with("405"));
+    }
+}

@@ -1,0 +1,308 @@
+//! The process: accepts clients, gives each a thread, ends gracefully.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use inference::connection::TlsAcceptor;
+use inference::connection::refusal::{Refusal, RefusalCode};
+use inference::plan::Plan;
+use inference::server::ServedModel;
+use inference::setup::hello::ModelName;
+use tracing::{info, warn};
+
+use super::keeper::Keeper;
+use super::limits::{Limits, MemoryBudget, Reservation};
+use super::metrics::{self, Metrics, Now};
+use super::queue::Queue;
+use super::session;
+
+/// Clients beyond the limit to whom somebody still says so; the others find the door shut.
+const DOORMEN: usize = 8;
+/// What one connection takes: keys, buffers of TLS, a stack. Measured: 0.7 MB.
+const SESSION_BYTES: u64 = 1 << 20;
+
+/// What a service is made of.
+pub struct ServiceParts {
+    /// By name.
+    pub models: BTreeMap<ModelName, Arc<ServedModel>>,
+    /// How connections are secured.
+    pub acceptor: TlsAcceptor,
+    /// What clients may take.
+    pub limits: Limits,
+    /// Where prepared inferences outlive their session, if they do.
+    pub keeper: Option<Arc<dyn Keeper>>,
+}
+
+/// A service that clients can connect to.
+pub struct Service {
+    pub(super) parts: ServiceParts,
+    pub(super) queue: Arc<Queue>,
+    pub(super) memory: Arc<MemoryBudget>,
+    pub(super) metrics: Metrics,
+    is_closing: AtomicBool,
+    doormen: AtomicUsize,
+    next_session: AtomicU64,
+    guests: Mutex<HashMap<u64, Guest>>,
+    left: Condvar,
+    /// The weights and the running inferences, for as long as the service exists.
+    _standing: Reservation,
+}
+
+/// A client that is connected.
+struct Guest {
+    socket: TcpStream,
+    /// Nothing is under way for it: it may be sent home at any moment.
+    is_idle: bool,
+}
+
+/// A service whose limits contradict each other.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the models take {weights} bytes, {running} running inferences {each} bytes each and {clients} clients a megabyte \
+     each, {needed} bytes in all, more than the {limit} bytes of --max-memory; allow more, or fewer with --max-running \
+     and --max-clients"
+)]
+pub struct TooLittleMemory {
+    weights: u64,
+    clients: usize,
+    running: usize,
+    each: u64,
+    needed: u64,
+    limit: u64,
+}
+
+impl Service {
+    /// A service of these parts.
+    ///
+    /// # Errors
+    /// When the models and the inferences that may run at once do not fit the memory.
+    pub fn new(parts: ServiceParts) -> Result<Arc<Self>, TooLittleMemory> {
+        let (limits, plans) = (&parts.limits, parts.models.values().map(|model| model.plan().as_ref()));
+        let weights = plans.clone().map(|plan| plan.memory().server_weights).sum::<u64>();
+        let each = plans.clone().map(Plan::server_memory).max().unwrap_or(0);
+        let (running, limit) = (limits.running.get(), limits.memory);
+        let memory = MemoryBudget::new(limit);
+        let standing = Self::memory_for(plans, limits);
+        let clients = limits.clients;
+        let refusal = TooLittleMemory { weights, clients, running, each, needed: standing, limit };
+        let standing = memory.reserve(standing).ok_or(refusal)?;
+        Ok(Arc::new(Self {
+            queue: Queue::new(limits.running),
+            memory,
+            metrics: Metrics::default(),
+            is_closing: AtomicBool::new(false),
+            doormen: AtomicUsize::new(0),
+            next_session: AtomicU64::new(0),
+            guests: Mutex::default(),
+            left: Condvar::new(),
+            parts,
+            _standing: standing,
+        }))
+    }
+
+    /// What a service of these models holds at most while as many clients are connected and as many inferences run as may,
+    /// and none is prepared.
+    pub fn memory_for<'a>(plans: impl Iterator<Item = &'a Plan> + Clone, limits: &Limits) -> u64 {
+        let weights = plans.clone().map(|plan| plan.memory().server_weights).sum::<u64>();
+        let each = plans.map(Plan::server_memory).max().unwrap_or(0);
+        let computing = each.saturating_mul(limits.running.get() as u64);
+        let sessions = SESSION_BYTES.saturating_mul(limits.clients as u64);
+        limits.process.saturating_add(weights).saturating_add(computing).saturating_add(sessions)
+    }
+
+    /// Serves until [`Service::close`] is called elsewhere. Sessions may still be under way afterwards.
+    ///
+    /// # Errors
+    /// When the listener's address cannot be told.
+    pub fn run(self: &Arc<Self>, listener: &TcpListener) -> std::io::Result<()> {
+        let mut failures = 0_u32;
+        while !self.is_closing() {
+            let (socket, address) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // Out of descriptors, or a client that left at once: others must not suffer.
+                    failures += 1;
+                    warn!(%error, failures, "a connection could not be accepted");
+                    thread::sleep(Duration::from_millis(50));
+                    continue;
+                }
+            };
+            if self.is_closing() {
+                break;
+            }
+            self.admit(socket, address);
+            self.metrics.connections.inc();
+        }
+        Ok(())
+    }
+
+    /// Gives a client a thread, or turns it away.
+    fn admit(self: &Arc<Self>, socket: TcpStream, address: SocketAddr) {
+        let number = self.next_session.fetch_add(1, Ordering::Relaxed);
+        let Ok(copy) = socket.try_clone() else { return };
+        let mut guests = self.guests();
+        let is_full = guests.len() >= self.parts.limits.clients;
+        if !is_full {
+            guests.insert(number, Guest { socket: copy, is_idle: false });
+        }
+        drop(guests);
+        let service = Arc::clone(self);
+        if is_full {
+            self.metrics.refusals.inc();
+            warn!(client = %address.ip(), "turned away: too many clients");
+            if self.doormen.fetch_add(1, Ordering::AcqRel) >= DOORMEN {
+                self.doormen.fetch_sub(1, Ordering::AcqRel);
+                return;
+            }
+            let doorman = Doorman(Arc::clone(self));
+            let turn_away = move || {
+                let _doorman = doorman;
+                session::turn_away(&service, socket);
+            };
+            self.start_thread("doorman", turn_away);
+            return;
+        }
+        let visit = Visit { service, number };
+        self.metrics.clients.inc();
+        self.start_thread("session", move || session::run(&visit, socket, address));
+    }
+
+    fn start_thread(&self, name: &str, work: impl FnOnce() + Send + 'static) {
+        if let Err(error) = thread::Builder::new().name(name.to_owned()).spawn(work) {
+            warn!(%error, "a client was dropped: no thread could be started");
+        }
+    }
+
+    /// Stops accepting clients, sends home those that wait, and gives those for whom something is under way so long to
+    /// finish. True where all of them did.
+    pub fn close(&self, listening: SocketAddr, grace: Duration) -> bool {
+        self.is_closing.store(true, Ordering::Release);
+        self.queue.close();
+        // The listener waits for a client; this one tells it to look up. If it fails, no client could come either.
+        let _ = TcpStream::connect_timeout(&reachable(listening), Duration::from_secs(1));
+        let end = Instant::now() + grace;
+        let mut guests = self.guests();
+        loop {
+            for guest in guests.values().filter(|guest| guest.is_idle) {
+                // It waits for a request; now it reads the end of the stream, and says goodbye.
+                let _ = guest.socket.shutdown(Shutdown::Read);
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if guests.is_empty() || left.is_zero() {
+                return guests.is_empty();
+            }
+            guests = self.left.wait_timeout(guests, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Shows health and metrics on another address, in a thread of its own.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn show_metrics(self: &Arc<Self>, listener: TcpListener) -> std::io::Result<()> {
+        let service = Arc::clone(self);
+        let show = move || metrics::serve(&listener, &service);
+        thread::Builder::new().name("metrics".to_owned()).spawn(show).map(drop)
+    }
+
+    /// What the service did so far.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// What it does at this moment.
+    pub fn now(&self) -> Now {
+        let (running, waiting) = self.queue.lengths();
+        Now { running, waiting, memory: self.memory.taken(), is_open: !self.is_closing() }
+    }
+
+    /// Whether the service is about to end.
+    pub(super) fn is_closing(&self) -> bool {
+        self.is_closing.load(Ordering::Acquire)
+    }
+
+    /// The model of this name; without a name, the only one.
+    pub(super) fn choose(&self, name: &ModelName) -> Result<(ModelName, Arc<ServedModel>), Refusal> {
+        if self.is_closing() {
+            return Err(shutting_down());
+        }
+        let models = &self.parts.models;
+        let found = match (models.get_key_value(name), models.len()) {
+            (None, 1) if name.as_str().is_empty() => models.first_key_value(),
+            (found, _) => found,
+        };
+        if let Some((name, model)) = found {
+            return Ok((name.clone(), Arc::clone(model)));
+        }
+        let names: Vec<_> = models.keys().map(ModelName::as_str).collect();
+        let names = names.join(", ");
+        let text = if name.as_str().is_empty() {
+            format!("there are several models here; choose with --model one of {names}")
+        } else {
+            format!("there is no model {name} here; choose with --model one of {names}")
+        };
+        Err(Refusal::new(RefusalCode::UnknownModel, text))
+    }
+
+    fn guests(&self) -> MutexGuard<'_, HashMap<u64, Guest>> {
+        self.guests.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What clients hear at the end.
+pub(super) fn shutting_down() -> Refusal {
+    Refusal::new(RefusalCode::ShuttingDown, "the server is shutting down; try again later")
+}
+
+/// Where a listener can be reached from its own machine.
+fn reachable(listening: SocketAddr) -> SocketAddr {
+    let ip = match listening.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listening.port())
+}
+
+struct Doorman(Arc<Service>);
+
+impl Drop for Doorman {
+    fn drop(&mut self) {
+        self.0.doormen.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A client's stay, from the door to the door, whatever happens in between.
+pub(super) struct Visit {
+    pub(super) service: Arc<Service>,
+    pub(super) number: u64,
+}
+
+impl Visit {
+    /// Notes whether anything is under way for this client.
+    pub(super) fn set_idle(&self, is_idle: bool) {
+        if let Some(guest) = self.service.guests().get_mut(&self.number) {
+            guest.is_idle = is_idle;
+        }
+        if is_idle && self.service.is_closing() {
+            self.service.left.notify_all();
+        }
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.service.guests().remove(&self.number);
+        self.service.metrics.clients.dec();
+        self.service.left.notify_all();
+        if thread::panicking() {
+            self.service.metrics.failures.inc();
+        } else {
+            info!(session = self.number, "left");
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! What a service can be told, each setting once: by a flag of `sordino serve`, or under the same name in a file.
+//!
+//! ```toml
+//! listen = "0.0.0.0:7441"
+//! metrics = "127.0.0.1:7442"
+//! reveal = "class"
+//! max-running = 4
+//! max-memory = "16G"
+//!
+//! [models]
+//! chest = "/srv/models/chest.sordino"
+//! ```
+
+mod error;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crypto::secret::Secret;
+use inference::connection::{CertifiedKey, TlsAcceptor};
+use inference::plan::Reveal;
+use sealed::secret_file::{SecretFileError, failing};
+use serde::Deserialize;
+
+use crate::identity;
+use crate::limits::{ByteSize, DEFAULT_PORT, Limits};
+use crate::store::{StoreLocation, StoreOptions};
+
+pub use error::SettingsError;
+
+/// The longest file that is read.
+const MAX_BYTES: u64 = 1 << 20;
+/// How long running inferences get at the end.
+const DEFAULT_GRACE: Duration = Duration::from_secs(60);
+
+/// All settings. What is not given has a default, which the accessors know.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[cfg_attr(feature = "clap", derive(clap::Args))]
+pub struct Settings {
+    /// Where clients connect [default: 127.0.0.1:7441].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ADDRESS"))]
+    pub listen: Option<String>,
+    /// The server's certificate chain (PEM) instead of one it made itself.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", requires = "key"))]
+    pub cert: Option<PathBuf>,
+    /// The key of that certificate (PEM).
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE", requires = "cert"))]
+    pub key: Option<PathBuf>,
+    /// Serve only clients with a certificate of these authorities (PEM).
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
+    pub client_ca: Option<PathBuf>,
+    /// The folder for what survives restarts: own certificate, salt of commitments.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FOLDER"))]
+    pub state: Option<PathBuf>,
+    /// What clients learn [default: logits].
+    #[cfg_attr(feature = "clap", arg(long, value_enum))]
+    pub reveal: Option<Revealed>,
+    /// Show health and metrics there, as /healthz and /metrics.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ADDRESS"))]
+    pub metrics: Option<String>,
+    /// Clients that may be connected at once [default: 128].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT"))]
+    pub max_clients: Option<usize>,
+    /// Clients that are computed for at once; others wait in line [default: one for each processor].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT"))]
+    pub max_running: Option<NonZeroUsize>,
+    /// Memory for weights, running inferences and what is prepared, such as 16G [default: three quarters of it].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE"))]
+    pub max_memory: Option<ByteSize>,
+    /// Memory for transformed weights; the rest is transformed for each inference [default: all of them].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE"))]
+    pub weight_memory: Option<ByteSize>,
+    /// Inferences that one connection may have prepared and not used [default: 64].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT"))]
+    pub max_prepared: Option<u32>,
+    /// Seconds in which a client must send or take something [default: 30].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS"))]
+    pub timeout: Option<u64>,
+    /// Seconds a connected client may ask for nothing [default: 600].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS"))]
+    pub idle_timeout: Option<u64>,
+    /// Bytes a second, over a whole phase, below which a client is given up [default: 125000].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "BYTES"))]
+    pub min_rate: Option<NonZeroU64>,
+    /// Seconds that running inferences get at the end [default: 60].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS"))]
+    pub grace: Option<u64>,
+    /// Threads for each running inference [default: 1].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT"))]
+    pub threads: Option<NonZeroUsize>,
+    /// Where prepared inferences are kept: a file, a postgres:// address, or none [default: a file in the state folder].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "PLACE"))]
+    pub store: Option<String>,
+    /// The key that seals them, made on first start; servers that share a store share it [default: in the state folder].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
+    pub store_key: Option<PathBuf>,
+    /// What this machine remembers of the store; keep it out of the store's backups [default: in the state folder].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
+    pub store_witness: Option<PathBuf>,
+    /// Seconds that a prepared inference may wait for its image [default: 86400].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS"))]
+    pub prepared_ttl: Option<u64>,
+    /// Prepared inferences that one client may have waiting in the store [default: 100].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT"))]
+    pub prepared_per_client: Option<u64>,
+    /// Log as JSON, one object a line.
+    #[cfg_attr(feature = "clap", arg(long))]
+    pub log_json: bool,
+    /// Model files by name; the command line names them otherwise.
+    #[cfg_attr(feature = "clap", arg(skip))]
+    pub models: BTreeMap<String, PathBuf>,
+}
+
+/// What clients learn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum Revealed {
+    /// All of them, rounded as the model says.
+    Logits,
+    /// The number of the best class alone: far less for who wants to copy the model.
+    Class,
+}
+
+impl From<Revealed> for Reveal {
+    fn from(revealed: Revealed) -> Self {
+        match revealed {
+            Revealed::Logits => Self::Logits,
+            Revealed::Class => Self::Class,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read or says something unknown; with line and reason.
+    pub fn load(path: &Path) -> Result<Self, SettingsError> {
+        let length = fs::metadata(path).map_err(failing("read", path))?.len();
+        if length > MAX_BYTES {
+            return Err(SettingsError::TooLong { path: path.to_owned(), length });
+        }
+        let text = fs::read_to_string(path).map_err(failing("read", path))?;
+        toml::from_str(&text)
+            .map_err(|error| SettingsError::Toml { path: path.to_owned(), source: error.into() })
+    }
+
+    /// These, and those of a file where these say nothing.
+    pub fn or(self, file: Self) -> Self {
+        // Every setting has to be here: the compiler misses one that is not.
+        macro_rules! first {
+            ($($name:ident)*) => {
+                Self {
+                    $($name: self.$name.or(file.$name),)*
+                    log_json: self.log_json || file.log_json,
+                    models: file.models.into_iter().chain(self.models).collect(),
+                }
+            };
+        }
+        first! {
+            listen cert key client_ca state reveal metrics max_clients max_running max_memory weight_memory max_prepared
+            timeout idle_timeout min_rate grace threads store store_key store_witness prepared_ttl prepared_per_client
+        }
+    }
+
+    /// Where clients connect.
+    pub fn listen(&self) -> String {
+        self.listen.clone().unwrap_or_else(|| format!("127.0.0.1:{DEFAULT_PORT}"))
+    }
+
+    /// What clients learn.
+    pub fn reveal(&self) -> Reveal {
+        self.reveal.map_or(Reveal::Logits, Reveal::from)
+    }
+
+    /// What clients may take.
+    pub fn limits(&self) -> Limits {
+        let usual = Limits::default();
+        let memory = self.max_memory.map(|size| size.0).or_else(three_quarters_of_memory);
+        Limits {
+            clients: self.max_clients.unwrap_or(usual.clients),
+            running: self.max_running.unwrap_or_else(processors),
+            memory: memory.unwrap_or(usual.memory),
+            prepared: self.max_prepared.unwrap_or(usual.prepared),
+            silence: self.timeout.map_or(usual.silence, seconds),
+            idle: self.idle_timeout.map_or(usual.idle, seconds),
+            least_rate: self.min_rate.map_or(usual.least_rate, NonZeroU64::get),
+            threads: self.threads.unwrap_or(usual.threads),
+            ..usual
+        }
+    }
+
+    /// How long running inferences get at the end.
+    pub fn grace(&self) -> Duration {
+        self.grace.map_or(DEFAULT_GRACE, seconds)
+    }
+
+    /// The folder for what survives restarts.
+    pub fn state(&self) -> Option<PathBuf> {
+        self.state.clone().or_else(identity::default_state_folder)
+    }
+
+    /// The certificate of the operator, or the server's own, made on first start.
+    ///
+    /// # Errors
+    /// When it cannot be read or made.
+    pub fn certificate(&self) -> Result<CertifiedKey, SettingsError> {
+        match (&self.cert, &self.key) {
+            (Some(cert), Some(key)) => {
+                let (chain, own) = (read(cert)?, Secret::new(read(key)?));
+                let unusable =
+                    |source| SettingsError::Certificate { cert: cert.clone(), key: key.clone(), source };
+                CertifiedKey::from_pem(&chain, own.expose()).map_err(unusable)
+            }
+            (None, None) => {
+                let folder = self.state().ok_or(SettingsError::NoFolder { what: "an identity" })?;
+                Ok(identity::load_or_make(&folder)?.into_key())
+            }
+            _ => Err(SettingsError::HalfCertificate),
+        }
+    }
+
+    /// How connections are secured with this certificate.
+    ///
+    /// # Errors
+    /// When certificate or client authorities are not usable.
+    pub fn acceptor(&self, certificate: CertifiedKey) -> Result<TlsAcceptor, SettingsError> {
+        let authorities = self.client_ca.as_deref().map(read).transpose()?;
+        TlsAcceptor::new(certificate, authorities.as_deref()).map_err(SettingsError::Acceptor)
+    }
+
+    /// Where and how prepared inferences are kept, if they are.
+    ///
+    /// # Errors
+    /// When there is no place for their key.
+    pub fn store(&self) -> Result<Option<StoreOptions>, SettingsError> {
+        let folder = self.state();
+        if self.store.as_deref() == Some("none") || (self.store.is_none() && folder.is_none()) {
+            return Ok(None);
+        }
+        let missing = || SettingsError::NoFolder { what: "a key" };
+        // Where there is no folder, every file of it has to be named.
+        let beside = |own: &Option<PathBuf>, usual: &Path| {
+            own.clone().or_else(|| folder.as_ref().map(|_| usual.to_owned())).ok_or_else(missing)
+        };
+        let mut options = StoreOptions::in_folder(folder.as_deref().unwrap_or(Path::new("")));
+        options.key_file = beside(&self.store_key, &options.key_file)?;
+        options.witness_file = beside(&self.store_witness, &options.witness_file)?;
+        if let Some(place) = &self.store {
+            options.location = StoreLocation::from(place.as_str());
+        }
+        options.lifetime = self.prepared_ttl.map_or(options.lifetime, seconds);
+        options.per_client = self.prepared_per_client.unwrap_or(options.per_client);
+        Ok(Some(options))
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, SecretFileError> {
+    fs::read(path).map_err(failing("read", path))
+}
+
+/// At least one.
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count.max(1))
+}
+
+fn processors() -> NonZeroUsize {
+    std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
+}
+
+fn three_quarters_of_memory() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes.saturating_mul(1024) / 4 * 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_says_what_flags_say() {
+        let text = "listen = '[::]:7441'\nreveal = 'class'\nmax-memory = '16G'\nmax-running = 4\n[models]\na = 'b.sordino'\n";
+        let settings: Settings = toml::from_str(text).unwrap();
+        assert_eq!(settings.max_memory, Some(ByteSize(16 << 30)));
+        assert_eq!(settings.reveal(), Reveal::Class);
+        assert_eq!(settings.models["a"], Path::new("b.sordino"));
+        for bad in [
+            "lisen = 'x'",
+            "max-running = 0",
+            "min-rate = 0",
+            "max-memory = 'much'",
+            "models = 3",
+            "reveal = 'all'",
+        ] {
+            assert!(toml::from_str::<Settings>(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_flag_wins_then_the_file_then_the_default() {
+        let flags = Settings { timeout: Some(5), state: Some("here".into()), ..Settings::default() };
+        let file: Settings =
+            toml::from_str("timeout = 9\ngrace = 0\nlog-json = true\n[models]\na = 'b'").unwrap();
+        let settings = flags.or(file);
+        assert_eq!(
+            (settings.limits().silence, settings.grace()),
+            (Duration::from_secs(5), Duration::from_secs(1))
+        );
+        assert_eq!(settings.limits().idle, Limits::default().idle);
+        assert!(settings.log_json && settings.models.contains_key("a"));
+        assert_eq!(settings.listen(), "127.0.0.1:7441");
+    }
+
+    #[test]
+    fn a_store_lies_in_the_folder_unless_its_place_and_files_are_named() {
+        let mut settings = Settings { state: Some("state".into()), ..Settings::default() };
+        assert_eq!(settings.store().unwrap(), Some(StoreOptions::in_folder(Path::new("state"))));
+        settings.store = Some("postgres://db.example/sordino".to_owned());
+        settings.store_key = Some("key".into());
+        let options = settings.store().unwrap().unwrap();
+        assert!(matches!(options.location, StoreLocation::Postgres(_)));
+        assert_eq!(options.key_file, Path::new("key"));
+        assert_eq!(options.witness_file, Path::new("state/prepared.witness"));
+        settings.store = Some("none".to_owned());
+        assert_eq!(settings.store().unwrap(), None);
+    }
+
+    #[test]
+    fn half_a_certificate_is_refused() {
+        let settings = Settings { cert: Some("chain.pem".into()), ..Settings::default() };
+        assert!(matches!(settings.certificate(), Err(SettingsError::HalfCertificate)));
+    }
+}

@@ -1,0 +1,234 @@
+//! Prepared ahead: both halves survive the end of every process, each is used once, whatever copies exist.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod support;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use client::prepared_file::PreparedFile;
+use client::{ClientError, PrivateClient, ReadyClient};
+use crypto::secret::Secret;
+use inference::InferenceError;
+use inference::client::Answer;
+use inference::connection::refusal::{Refusal, RefusalCode};
+use inference::requests::KeptId;
+use inference::server::PreparedServer;
+use network::image::Image;
+use network::inference_model::InferenceModel;
+use network::reference;
+use service::store::{PreparedStore, StoreOptions};
+use service::{KeepError, Keeper, Owner};
+
+use support::{Running, limits, tiny_model};
+
+/// A server process, as far as anyone outside can tell: its own service and its own handle of the store.
+fn serve(model: &InferenceModel, folder: &Path) -> Running {
+    let store =
+        PreparedStore::open(StoreOptions { per_client: 3, ..StoreOptions::in_folder(folder) }).unwrap();
+    serve_with(model, Some(Arc::new(store)))
+}
+
+fn serve_with(model: &InferenceModel, keeper: Option<Arc<dyn Keeper>>) -> Running {
+    Running::restart("tiny", model, limits(), keeper)
+}
+
+fn key() -> Secret<[u8; 32]> {
+    Secret::new([4; 32])
+}
+
+fn prepare(client: &mut PrivateClient, path: &Path, count: u32) -> Result<(), ClientError> {
+    let description = client.describe_file("server").unwrap();
+    let plan = Arc::clone(client.session_mut().plan());
+    let mut file = PreparedFile::create(path, key(), description, &plan, count).unwrap();
+    (0..count).try_for_each(|_| client.prepare_into(&mut file))
+}
+
+/// Nothing is dropped in this model, so only the logits are rounded by a coin, by one unit at most.
+fn assert_right(model: &InferenceModel, image: &Image, answer: &Answer) {
+    let Answer::Logits(logits) = answer else { panic!("logits were asked for") };
+    let expected = reference::run(model, image).unwrap();
+    assert!(
+        logits.iter().zip(&expected).all(|(got, want)| (got - want).abs() <= 1),
+        "{logits:?} {expected:?}"
+    );
+}
+
+fn refusal_of(error: ClientError) -> RefusalCode {
+    match error {
+        ClientError::Inference(InferenceError::Refused { refusal, .. }) => refusal.code,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn what_was_prepared_survives_every_process_and_is_used_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = tiny_model(1);
+    let images: Vec<_> = (0..2).map(|number| Image::random(model.outline().input, number)).collect();
+    let path = folder.path().join("file");
+    let first = serve(&model, folder.path());
+    prepare(&mut first.connect().unwrap(), &path, 3).unwrap();
+    let too_many = prepare(&mut first.connect().unwrap(), &folder.path().join("more"), 1).unwrap_err();
+    assert_eq!(refusal_of(too_many), RefusalCode::Limit);
+    assert!(first.service.close(first.address, Duration::from_secs(10)));
+    let copy = std::fs::read(&path).unwrap();
+
+    // Another process, which shares the store and nothing else.
+    let second = serve(&model, folder.path());
+    let mut file = PreparedFile::open(&path, key()).unwrap();
+    let answers = second.connect().unwrap().classify_from(&mut file, &images).unwrap();
+    for (image, answer) in images.iter().zip(&answers) {
+        assert_right(&model, image, answer);
+    }
+    let too_few = second.connect().unwrap().classify_from(&mut file, &images).unwrap_err();
+    assert!(matches!(too_few, ClientError::TooFewPrepared { left: 1, images: 2 }), "{too_few}");
+    drop(file);
+
+    // The client's old file is put back: two of its three inferences are spent, and the server says so.
+    std::fs::write(&path, copy).unwrap();
+    let mut file = PreparedFile::open(&path, key()).unwrap();
+    let outcomes: Vec<_> = (0..3)
+        .map(|_| second.connect().unwrap().classify_from(&mut file, std::slice::from_ref(&images[0])))
+        .collect();
+    let (fresh, spent): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+    assert_right(&model, &images[0], &fresh[0].as_ref().unwrap()[0]);
+    assert_eq!((fresh.len(), spent.len()), (1, 2));
+    assert!(spent.into_iter().all(|outcome| refusal_of(outcome.unwrap_err()) == RefusalCode::Spent));
+}
+
+#[test]
+fn a_file_of_another_model_is_refused_before_anything_is_spent() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let first = serve(&tiny_model(1), folder.path());
+    prepare(&mut first.connect().unwrap(), &path, 1).unwrap();
+    assert!(first.service.close(first.address, Duration::from_secs(10)));
+    let second = serve(&tiny_model(2), folder.path());
+    let mut file = PreparedFile::open(&path, key()).unwrap();
+    let image = Image::random(tiny_model(2).outline().input, 1);
+    let refusal = second.connect().unwrap().classify_from(&mut file, std::slice::from_ref(&image));
+    assert!(matches!(refusal, Err(ClientError::OtherModel { .. })));
+    assert_eq!(file.remaining(0).unwrap(), 1);
+}
+
+#[test]
+fn an_inference_that_the_server_does_not_take_stays_in_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = tiny_model(1);
+    let path = folder.path().join("file");
+    let image = Image::random(model.outline().input, 1);
+    let first = serve(&model, folder.path());
+    prepare(&mut first.connect().unwrap(), &path, 2).unwrap();
+    let mut file = PreparedFile::open(&path, key()).unwrap();
+    // The server ends, and says so where it would have accepted.
+    let mut client = first.connect().unwrap();
+    assert!(first.service.close(first.address, Duration::from_secs(10)));
+    assert!(client.classify_from(&mut file, std::slice::from_ref(&image)).is_err());
+    assert_eq!(file.remaining(0).unwrap(), 2);
+    // One that has the same model and salt, and no store.
+    let without = serve_with(&model, None);
+    let error = without.connect().unwrap().classify_from(&mut file, std::slice::from_ref(&image));
+    assert_eq!(refusal_of(error.unwrap_err()), RefusalCode::NotKept);
+    assert_eq!(file.remaining(0).unwrap(), 2);
+    // Of a batch in which one is unknown, that one alone is destroyed, and none is spent.
+    let copy = std::fs::read(&path).unwrap();
+    let second = serve(&model, folder.path());
+    second.connect().unwrap().classify_from(&mut file, std::slice::from_ref(&image)).unwrap();
+    std::fs::write(&path, copy).unwrap();
+    let images = [image.clone(), image.clone()];
+    let error = second.connect().unwrap().classify_from(&mut file, &images).unwrap_err();
+    assert_eq!((refusal_of(error), file.remaining(0).unwrap()), (RefusalCode::Spent, 1));
+    let answers = second.connect().unwrap().classify_from(&mut file, std::slice::from_ref(&image)).unwrap();
+    assert_right(&model, &image, &answers[0]);
+    assert_eq!(file.remaining(0).unwrap(), 0);
+}
+
+/// What a refusal says about an inference.
+type Words = fn(KeptId) -> String;
+
+/// A store that refuses to give back, in words of its own.
+struct Refusing {
+    store: PreparedStore,
+    text: Words,
+}
+
+impl Keeper for Refusing {
+    fn has_room(&self, owner: &Owner, count: u32) -> Result<(), KeepError> {
+        self.store.has_room(owner, count)
+    }
+
+    fn keep(
+        &self,
+        owner: &Owner,
+        hash: &[u8; 32],
+        id: KeptId,
+        prepared: PreparedServer,
+    ) -> Result<u64, KeepError> {
+        self.store.keep(owner, hash, id, prepared)
+    }
+
+    fn take(
+        &self,
+        _: &Owner,
+        _: &Secret<[u8; 32]>,
+        ids: &[KeptId],
+    ) -> Result<Vec<PreparedServer>, KeepError> {
+        Err(KeepError::Refused(Refusal::new(RefusalCode::Spent, (self.text)(ids[0]))))
+    }
+}
+
+#[test]
+fn a_refusal_destroys_what_it_is_about_and_nothing_else() {
+    let model = tiny_model(1);
+    let images = [1, 2].map(|seed| Image::random(model.outline().input, seed));
+    let texts: [(Words, u32); 3] = [
+        (|id| id.sentence("is spent"), 1),
+        // Ours is only mentioned.
+        (|id| KeptId([0; 16]).sentence(&format!("is spent, prepared inference {id} is not")), 2),
+        (|_| "none of them is known".to_owned(), 0),
+    ];
+    for (text, left) in texts {
+        let folder = tempfile::tempdir().unwrap();
+        let store = PreparedStore::open(StoreOptions::in_folder(folder.path())).unwrap();
+        let server = serve_with(&model, Some(Arc::new(Refusing { store, text })));
+        let path = folder.path().join("file");
+        prepare(&mut server.connect().unwrap(), &path, 2).unwrap();
+        let mut file = PreparedFile::open(&path, key()).unwrap();
+        let error = server.connect().unwrap().classify_from(&mut file, &images).unwrap_err();
+        assert_eq!((refusal_of(error), file.remaining(0).unwrap()), (RefusalCode::Spent, left));
+    }
+}
+
+#[test]
+fn a_server_without_a_store_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = Running::start(&[("tiny", &tiny_model(1))], limits());
+    let error = prepare(&mut running.connect().unwrap(), &folder.path().join("file"), 1).unwrap_err();
+    assert_eq!(refusal_of(error), RefusalCode::NotKept);
+}
+
+#[test]
+fn a_ready_client_prepares_while_nobody_asks() {
+    let model = tiny_model(3);
+    let running = Running::start(&[("tiny", &model)], limits());
+    let ready = ReadyClient::start(running.connect().unwrap(), 2).unwrap();
+    let wait = || {
+        let start = Instant::now();
+        while ready.ready() < 2 {
+            assert!(start.elapsed() < Duration::from_secs(60));
+            thread::sleep(Duration::from_millis(5));
+        }
+    };
+    for number in 0..2 {
+        wait();
+        let image = Image::random(model.outline().input, number);
+        let answers = ready.classify_batch(vec![image.clone()]).unwrap();
+        assert_right(&model, &image, &answers[0]);
+    }
+    wait();
+    ready.finish().unwrap();
+}

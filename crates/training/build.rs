@@ -1,13 +1,10 @@
-//! With the feature `libtorch`: compiles the GPU shim, which the binary carries, and tells the linker where libtorch lies.
+//! Compiles the GPU shim, which the binary carries, and tells the linker where libtorch lies.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
 fn main() {
-    if env::var_os("CARGO_FEATURE_LIBTORCH").is_none() {
-        return;
-    }
     println!("cargo:rerun-if-changed=shim/gpu.cpp");
     println!("cargo:rerun-if-env-changed=LIBTORCH");
     let out = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it")).join("gpu.so");

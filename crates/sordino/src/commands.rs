@@ -26,6 +26,12 @@ mod reproduce;
 mod serve;
 mod sweep;
 mod train;
+#[cfg(feature = "training")]
+mod trainer;
+// The only door to libtorch: built without the trainer, its verbs say how to get it.
+#[cfg(not(feature = "training"))]
+#[path = "commands/no_trainer.rs"]
+mod trainer;
 mod trial;
 mod verify;
 mod zoo;

@@ -17,8 +17,11 @@ pub use client;
 pub use crypto;
 pub use inference;
 pub use network;
+pub use recipes;
+pub use results;
 pub use sealed;
 pub use service;
+#[cfg(feature = "training")]
 pub use training;
 
 pub mod commands;

@@ -10,10 +10,10 @@ use sordino::network::mask::{ActivationMask, Bits, SiteMask};
 use sordino::network::spec::NetworkSpec;
 use sordino::network::walk::Operation;
 use sordino::network::weights::{FloatWeights, LayerWeights};
-use sordino::training::array::Array;
-use sordino::training::checkpoint::{Arrays, Checkpoint, State};
-use sordino::training::data::{SyntheticSize, synthetic};
-use sordino::training::recipe::Recipe;
+use sordino::recipes::array::Array;
+use sordino::recipes::checkpoint::{Arrays, Checkpoint, State};
+use sordino::recipes::data::{SyntheticSize, synthetic};
+use sordino::recipes::recipe::Recipe;
 
 fn sordino(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sordino")).args(arguments).output().unwrap()

@@ -92,8 +92,8 @@ fn a_build_without_the_trainer_says_how_to_get_one() {
 #[cfg(feature = "training")]
 mod with_the_trainer {
     use super::*;
+    use recipes::checkpoint::{Checkpoint, Part};
     use serde_json::Value;
-    use training::checkpoint::{Checkpoint, Part};
 
     /// A few steps of a tiny network.
     const SHORT: &str = "[data]\nset = \"synthetic\"\nsynthetic = { side = 16, training = 96, test = 32 }\n\

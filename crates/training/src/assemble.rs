@@ -23,6 +23,8 @@ use network::mask::{ActivationMask, MaskMismatch};
 use network::shape::Shape;
 use network::spec::NetworkSpec;
 use network::weights::WeightsError;
+use recipes::method::Granularity;
+use recipes::recipe::Precision;
 
 use crate::tensor::{Device, Kind, Tensor};
 
@@ -34,33 +36,27 @@ pub use forward::{Mode, Output};
 pub use initialize::Initialization;
 pub use parameters::{Parameters, Role, Segment};
 
-/// In which numbers a network computes. Parameters, statistics and losses are f32 in both.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Precision {
-    /// All in f32.
-    #[default]
-    Float32,
-    /// Convolutions and activations in bf16.
-    BFloat16,
-    /// Everything in f64, for checking gradients.
-    Float64,
+/// The kinds of numbers that a precision means. Statistics and losses are as wide as parameters.
+pub(crate) trait NumberKinds {
+    /// Of the parameters.
+    fn master_kind(self) -> Kind;
+    /// Of the activations.
+    fn compute_kind(self) -> Kind;
 }
 
-impl Precision {
-    /// Of the parameters.
-    pub(crate) fn master_kind(self) -> Kind {
+impl NumberKinds for Precision {
+    fn master_kind(self) -> Kind {
         match self {
-            Self::Float32 | Self::BFloat16 => Kind::Float,
-            Self::Float64 => Kind::Double,
+            Self::F32 | Self::Bf16 => Kind::Float,
+            Self::F64 => Kind::Double,
         }
     }
 
-    /// Of the activations.
-    pub(crate) fn compute_kind(self) -> Kind {
+    fn compute_kind(self) -> Kind {
         match self {
-            Self::Float32 => Kind::Float,
-            Self::BFloat16 => Kind::BFloat16,
-            Self::Float64 => Kind::Double,
+            Self::F32 => Kind::Float,
+            Self::Bf16 => Kind::BFloat16,
+            Self::F64 => Kind::Double,
         }
     }
 }
@@ -85,15 +81,6 @@ struct Setting {
     precision: Precision,
     /// Whether channels run fastest in memory, as GPU convolutions want them.
     innermost_channels: bool,
-}
-
-/// Whether a keep score is learned for each scalar or each channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Granularity {
-    /// For each scalar of a ReLU layer.
-    Pixel,
-    /// For each channel.
-    Channel,
 }
 
 /// A network with parameters, on a device.

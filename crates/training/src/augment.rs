@@ -12,35 +12,12 @@ mod change;
 mod draws;
 
 use network::shape::Shape;
+use recipes::recipe::Augmentation;
 
 use crate::tensor::{Device, Kind, Tensor};
 
 pub(crate) use change::{Change, Changes};
 pub(crate) use draws::{Draws, PER_BATCH, PER_IMAGE};
-
-/// How images are changed while training.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Augmentation {
-    /// Black pixels on each side before a random crop to the old size; 0 crops nothing.
-    pub crop_padding: usize,
-    /// Whether half of the images are mirrored.
-    pub flip: bool,
-    /// The side of a square cut out around a random pixel; 0 cuts nothing.
-    pub cutout: usize,
-    /// What the ranges of TrivialAugment's one random change per image are multiplied with; 0 changes nothing.
-    pub trivial: f32,
-    /// The parameter of the Beta distribution two images of a batch are mixed with; 0 mixes nothing.
-    pub mixup: f32,
-    /// The same for a rectangle of another image; excludes mixup.
-    pub cutmix: f32,
-}
-
-impl Augmentation {
-    /// Whether images are mixed with one another.
-    pub(crate) fn has_mixtures(&self) -> bool {
-        self.mixup > 0.0 || self.cutmix > 0.0
-    }
-}
 
 /// How much red, green and blue make a gray (ITU-R BT.601).
 const LUMA: [f32; 3] = [0.299, 0.587, 0.114];

@@ -8,79 +8,39 @@
 //!
 //! The papers' "relative weight 0.9" can be read as the weight of the soft or of the hard term; both are here.
 
+use recipes::recipe::Distillation;
+
 use crate::tensor::{Kind, Tensor};
-
-/// What the student learns from a teacher.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Distillation {
-    /// The classic way.
-    Hinton {
-        /// Softens both.
-        temperature: f32,
-        /// Of the cross-entropy with the labels.
-        hard_weight: f32,
-        /// Of the divergence from the teacher.
-        soft_weight: f32,
-    },
-    /// The teacher's confidence in the label, and its opinion of the other classes, apart.
-    Decoupled {
-        /// Softens both.
-        temperature: f32,
-        /// Of the cross-entropy with the labels.
-        hard_weight: f32,
-        /// Of the label against the rest.
-        alpha: f32,
-        /// Of the rest among themselves.
-        beta: f32,
-    },
-    /// Squared distance of the logits, beside the cross-entropy.
-    LogitMse {
-        /// Of the distance.
-        weight: f32,
-    },
-}
-
-impl Distillation {
-    /// "0.9" as the weight of the soft term: `0.1 CE + 0.9 T² KL`.
-    pub const fn hinton_soft(temperature: f32, weight: f32) -> Self {
-        Self::Hinton { temperature, hard_weight: 1.0 - weight, soft_weight: weight }
-    }
-
-    /// "0.9" as the weight of the hard term: `0.9 CE + 0.1 T² KL`.
-    pub const fn hinton_hard(temperature: f32, weight: f32) -> Self {
-        Self::Hinton { temperature, hard_weight: weight, soft_weight: 1.0 - weight }
-    }
-}
 
 /// Everything that is minimized, weight decay and keep scores apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Losses {
+pub(crate) struct Losses {
     /// How much of a label's certainty is spread over all classes.
-    pub label_smoothing: f32,
+    pub(crate) label_smoothing: f32,
     /// What a teacher adds.
-    pub distillation: Option<Distillation>,
+    pub(crate) distillation: Option<Distillation>,
     /// Of the auxiliary head's cross-entropy.
-    pub auxiliary_weight: f32,
+    pub(crate) auxiliary_weight: f32,
 }
 
 /// The labels of a batch.
 #[derive(Debug)]
-pub struct Targets {
+pub(crate) struct Targets {
     /// One class per image.
-    pub labels: Tensor,
+    pub(crate) labels: Tensor,
     /// One row of chances per image, smoothed and mixed.
-    pub chances: Tensor,
+    pub(crate) chances: Tensor,
 }
 
 impl Targets {
     /// Labels as they are, smoothed.
-    pub fn plain(labels: &Tensor, classes: usize, smoothing: f32, kind: Kind) -> Self {
+    pub(crate) fn plain(labels: &Tensor, classes: usize, smoothing: f32, kind: Kind) -> Self {
         let chances = smooth(&one_hot(labels, classes, kind), classes, smoothing);
         Self { labels: labels.shallow_clone(), chances }
     }
 
     /// Each image is this share of itself and for the rest another one.
-    pub fn mixed(
+    pub(crate) fn mixed(
         labels: &Tensor,
         others: &Tensor,
         share: &Tensor,
@@ -110,7 +70,7 @@ fn smooth(chances: &Tensor, classes: usize, smoothing: f32) -> Tensor {
 
 impl Losses {
     /// The loss of a batch, a single number. `warm_up` scales what the teacher adds in decoupled distillation.
-    pub fn total(
+    pub(crate) fn total(
         &self,
         logits: &Tensor,
         auxiliary: Option<&Tensor>,
@@ -121,7 +81,7 @@ impl Losses {
         let hard = cross_entropy(logits, &targets.chances);
         let mut loss = match self.distillation.zip(teacher) {
             None => hard,
-            Some((distillation, teacher)) => distillation.total(hard, logits, teacher, targets, warm_up),
+            Some((distillation, teacher)) => distilled(distillation, hard, logits, teacher, targets, warm_up),
         };
         if let Some(auxiliary) = auxiliary.filter(|_| self.auxiliary_weight != 0.0) {
             loss += cross_entropy(auxiliary, &targets.chances) * f64::from(self.auxiliary_weight);
@@ -130,29 +90,27 @@ impl Losses {
     }
 }
 
-impl Distillation {
-    fn total(
-        self,
-        hard: Tensor,
-        logits: &Tensor,
-        teacher: &Tensor,
-        targets: &Targets,
-        warm_up: &Tensor,
-    ) -> Tensor {
-        match self {
-            Self::Hinton { temperature, hard_weight, soft_weight } => {
-                let soft = softened_divergence(logits, teacher, temperature);
-                weighted(hard, hard_weight) + weighted(soft, soft_weight)
-            }
-            Self::Decoupled { temperature, hard_weight, alpha, beta } => {
-                let (target, others) = decoupled(logits, teacher, &targets.labels, temperature);
-                let soft = weighted(target, alpha) + weighted(others, beta);
-                weighted(hard, hard_weight) + soft * warm_up
-            }
-            Self::LogitMse { weight } => {
-                let distance = (logits - teacher).square().sum_dim_intlist(1, false, None).mean(None);
-                hard + weighted(distance, weight)
-            }
+fn distilled(
+    distillation: Distillation,
+    hard: Tensor,
+    logits: &Tensor,
+    teacher: &Tensor,
+    targets: &Targets,
+    warm_up: &Tensor,
+) -> Tensor {
+    match distillation {
+        Distillation::Kd { temperature, weight, reading } => {
+            let (hard_weight, soft_weight) = reading.hard_and_soft(weight);
+            let soft = softened_divergence(logits, teacher, temperature as f32);
+            weighted(hard, hard_weight as f32) + weighted(soft, soft_weight as f32)
+        }
+        Distillation::Dkd { temperature, alpha, beta, .. } => {
+            let (target, others) = decoupled(logits, teacher, &targets.labels, temperature as f32);
+            hard + (weighted(target, alpha as f32) + weighted(others, beta as f32)) * warm_up
+        }
+        Distillation::LogitMse { weight } => {
+            let distance = (logits - teacher).square().sum_dim_intlist(1, false, None).mean(None);
+            hard + weighted(distance, weight as f32)
         }
     }
 }
@@ -162,12 +120,12 @@ fn weighted(loss: Tensor, weight: f32) -> Tensor {
 }
 
 /// The mean over images of `-Σ p log q`.
-pub fn cross_entropy(logits: &Tensor, chances: &Tensor) -> Tensor {
+pub(crate) fn cross_entropy(logits: &Tensor, chances: &Tensor) -> Tensor {
     -(logits.log_softmax(-1, None) * chances).sum_dim_intlist(-1, false, None).mean(None)
 }
 
 /// The mean over images of `T² KL(teacher/T ‖ student/T)`.
-pub fn softened_divergence(logits: &Tensor, teacher: &Tensor, temperature: f32) -> Tensor {
+pub(crate) fn softened_divergence(logits: &Tensor, teacher: &Tensor, temperature: f32) -> Tensor {
     let temperature = f64::from(temperature);
     let student = (logits / temperature).log_softmax(-1, None);
     let teacher = (teacher / temperature).log_softmax(-1, None);
@@ -181,7 +139,12 @@ fn divergence(teacher: &Tensor, student: &Tensor) -> Tensor {
 
 /// The two halves of decoupled distillation, each times `T²`: the label against the rest (TCKD), and the rest among
 /// themselves (NCKD).
-pub fn decoupled(logits: &Tensor, teacher: &Tensor, labels: &Tensor, temperature: f32) -> (Tensor, Tensor) {
+pub(crate) fn decoupled(
+    logits: &Tensor,
+    teacher: &Tensor,
+    labels: &Tensor,
+    temperature: f32,
+) -> (Tensor, Tensor) {
     let temperature = f64::from(temperature);
     let is_label = one_hot(labels, logits.size()[1] as usize, logits.kind());
     // Far below every other logit, as the authors' code has it: its chance is then 0 in any precision.
@@ -202,6 +165,7 @@ pub fn decoupled(logits: &Tensor, teacher: &Tensor, labels: &Tensor, temperature
 mod tests {
     use super::*;
     use crate::tensor::Device;
+    use recipes::recipe::ReadingOfWeight;
 
     fn doubles(values: &[f64], shape: &[i64]) -> Tensor {
         Tensor::from_slice(values).view(shape)
@@ -312,10 +276,11 @@ mod tests {
         };
         let soft = number(&softened_divergence(&student, &teacher, 4.0));
         let near = |came: f64, expected: f64| assert!((came - expected).abs() < 1e-6, "{came} {expected}");
-        near(total(Distillation::hinton_soft(4.0, 0.9), 1.0), 0.1 * hard + 0.9 * soft);
-        near(total(Distillation::hinton_hard(4.0, 0.9), 1.0), 0.9 * hard + 0.1 * soft);
+        near(total(Distillation::soft(4.0, 0.9), 1.0), 0.1 * hard + 0.9 * soft);
+        let hard_kd = Distillation::Kd { temperature: 4.0, weight: 0.9, reading: ReadingOfWeight::Hard };
+        near(total(hard_kd, 1.0), 0.9 * hard + 0.1 * soft);
         let (target, others) = decoupled(&student, &teacher, &labels, 4.0);
-        let dkd = Distillation::Decoupled { temperature: 4.0, hard_weight: 1.0, alpha: 1.0, beta: 2.0 };
+        let dkd = Distillation::Dkd { temperature: 4.0, alpha: 1.0, beta: 2.0, warm_up_epochs: 0.0 };
         near(total(dkd, 0.25), hard + 0.25 * (number(&target) + 2.0 * number(&others)));
         // The squared distances are 1 + 1 + 0.25 and 2.25 + 0.25 + 1.
         near(total(Distillation::LogitMse { weight: 0.5 }, 1.0), hard + 0.5 * (2.25 + 3.5) / 2.0);

@@ -22,10 +22,12 @@ mod tables;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
+use recipes::random::Stream;
+use recipes::recipe::{Augmentation, Distillation};
+
 use crate::assemble::TrainableNetwork;
-use crate::augment::{Augmentation, Draws};
-use crate::distill::{Distillation, Losses};
-use crate::random::Stream;
+use crate::augment::Draws;
+use crate::distill::Losses;
 use crate::tensor::{CapturedStep, Device, GraphError, Kind, Phase, Tensor, TensorError, guarded, no_grad};
 
 use optimizer::Memory;
@@ -33,9 +35,9 @@ use tables::Tables;
 
 pub use bench::{BenchOptions, StepTime, measure_step};
 pub use error::LearnError;
-pub use evaluate::{Evaluation, evaluate, predict};
-pub use images::{DeviceImages, ImageSet};
-pub use optimizer::Optimizer;
+pub(crate) use evaluate::{evaluate, predict};
+pub(crate) use images::{DeviceImages, ImageSet};
+pub(crate) use optimizer::Optimizer;
 
 /// Steps made and undone before one is recorded: libraries choose their algorithms in them.
 const WARM_UPS: usize = 3;
@@ -52,27 +54,23 @@ pub enum GraphUse {
 
 /// How a network learns.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LearnOptions {
+pub(crate) struct LearnOptions {
     /// Fixes the order of images and how they are changed.
-    pub seed: u64,
+    pub(crate) seed: u64,
     /// Images per step.
-    pub batch: usize,
-    /// How weights move.
-    pub optimizer: Optimizer,
+    pub(crate) batch: usize,
+    pub(crate) optimizer: Optimizer,
     /// How much of each weight goes into its gradient.
-    pub weight_decay: f32,
+    pub(crate) weight_decay: f32,
     /// Whether batch norms and constants decay too, as in the papers. Keep scores never do.
-    pub decay_norms_and_biases: bool,
+    pub(crate) decay_norms_and_biases: bool,
     /// The longest gradient; longer ones are shortened.
-    pub clip: Option<f32>,
+    pub(crate) clip: Option<f32>,
     /// How much of an average of the weights stays at each step.
-    pub ema: Option<f32>,
-    /// What is minimized.
-    pub losses: Losses,
-    /// How images are changed.
-    pub augmentation: Augmentation,
-    /// Whether steps are recorded.
-    pub graph: GraphUse,
+    pub(crate) ema: Option<f32>,
+    pub(crate) losses: Losses,
+    pub(crate) augmentation: Augmentation,
+    pub(crate) graph: GraphUse,
 }
 
 impl Default for LearnOptions {
@@ -94,15 +92,15 @@ impl Default for LearnOptions {
 
 /// What a schedule says of one step.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct StepRates {
+pub(crate) struct StepRates {
     /// How far weights move.
-    pub learning_rate: f32,
+    pub(crate) learning_rate: f32,
     /// Scales what a teacher adds in decoupled distillation.
-    pub distillation: f32,
+    pub(crate) distillation: f32,
     /// The chance that an edge of a cell is silenced for an image.
-    pub drop_path: f32,
+    pub(crate) drop_path: f32,
     /// Times the sum of all keep scores' magnitudes is added to the loss (SNL's lambda).
-    pub keep_penalty: f32,
+    pub(crate) keep_penalty: f32,
 }
 
 impl Default for StepRates {
@@ -119,19 +117,17 @@ impl StepRates {
 
 /// What an epoch came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct EpochFigures {
+pub(crate) struct EpochFigures {
     /// The mean loss of its steps.
-    pub loss: f64,
+    pub(crate) loss: f64,
     /// The fraction of right answers on the changed images, while learning.
-    pub accuracy: f64,
-    /// Images seen.
-    pub images: u64,
-    /// Wall-clock time.
-    pub seconds: f64,
+    pub(crate) accuracy: f64,
+    pub(crate) images: u64,
+    pub(crate) seconds: f64,
 }
 
 /// A network that learns from images.
-pub struct Learner {
+pub(crate) struct Learner {
     network: TrainableNetwork,
     teacher: Option<TrainableNetwork>,
     options: LearnOptions,
@@ -159,7 +155,7 @@ impl Learner {
     ///
     /// # Errors
     /// When network, teacher and images do not fit each other, options exclude each other, or the device has no room.
-    pub fn new(
+    pub(crate) fn new(
         network: TrainableNetwork,
         teacher: Option<TrainableNetwork>,
         options: LearnOptions,
@@ -202,27 +198,21 @@ impl Learner {
     }
 
     /// Whole batches in an epoch. The images beyond the last one are left out, others in each epoch.
-    pub fn steps_per_epoch(&self) -> u64 {
+    pub(crate) fn steps_per_epoch(&self) -> u64 {
         (self.images.len() / self.options.batch) as u64
     }
 
     /// The network as it is.
-    pub fn network(&self) -> &TrainableNetwork {
+    pub(crate) fn network(&self) -> &TrainableNetwork {
         &self.network
     }
 
-    /// The network itself.
-    pub fn into_network(self) -> TrainableNetwork {
+    pub(crate) fn into_network(self) -> TrainableNetwork {
         self.network
     }
 
-    /// How it learns.
-    pub fn options(&self) -> &LearnOptions {
-        &self.options
-    }
-
     /// Why steps are not recorded; nothing if they are, or will be.
-    pub fn why_not_recorded(&self) -> Option<&str> {
+    pub(crate) fn why_not_recorded(&self) -> Option<&str> {
         match &self.recorded {
             Recorded::No(reason) => Some(reason),
             Recorded::NotYet | Recorded::Step(_) => None,
@@ -234,7 +224,7 @@ impl Learner {
     ///
     /// # Errors
     /// When the device runs out of memory, or the loss is no number any more.
-    pub fn run_epoch(
+    pub(crate) fn run_epoch(
         &mut self,
         epoch: u64,
         rates: &dyn Fn(u64) -> StepRates,
@@ -247,10 +237,7 @@ impl Learner {
     }
 
     /// The same, but after each step the network may be looked at and the epoch ended.
-    ///
-    /// # Errors
-    /// As for [`Self::run_epoch`].
-    pub fn run_epoch_until(
+    pub(crate) fn run_epoch_until(
         &mut self,
         epoch: u64,
         rates: &dyn Fn(u64) -> StepRates,
@@ -354,7 +341,7 @@ impl LearnOptions {
             return Err(LearnError::Teacher { has_teacher });
         }
         let Augmentation { mixup, cutmix, .. } = self.augmentation;
-        let is_decoupled = matches!(self.losses.distillation, Some(Distillation::Decoupled { .. }));
+        let is_decoupled = matches!(self.losses.distillation, Some(Distillation::Dkd { .. }));
         if (mixup > 0.0 && cutmix > 0.0) || (is_decoupled && mixup.max(cutmix) > 0.0) {
             return Err(LearnError::Mixtures);
         }

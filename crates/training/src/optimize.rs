@@ -1,106 +1,236 @@
-//! Fewer ReLUs for the accuracy: the papers' three methods, from a network, data and a budget to trained networks.
+//! A recipe with an `[optimize]` section becomes trained networks of few ReLUs.
 //!
 //! ```text
-//! deepreduce   criticality by training; cull, thin, reshape (DeepReDuce section 3)
-//! snl          keep scores under a penalty, settled to a mask (SNL section 3)
-//! deepreshape  HybReNets for a budget, ReLU-reuse below (DeepReShape section 4, Algorithm 2)
-//! budget       how many ReLUs may stay
-//! plan         one network to train: a name and what is done to it
-//! preview      what a recipe would train; refuses what cannot be done before anything is trained
-//! record       what a result was and how it came about
-//! record_file  records on disk: read from any run, amended by what is measured later
-//! front        the results no other beats
-//! run          data, teacher, training: from a recipe to records (needs libtorch)
-//! sweep        many recipes as one resumable job
+//! OUT/recipe.toml      whose folder it is: another recipe is refused
+//! OUT/teacher          the full network, where no teacher was given
+//! OUT/search           SNL: checkpoints and `search.jsonl`
+//! OUT/settled          SNL: the masked network before fine-tuning, `mask.sordino-mask`, `settled.json`
+//! OUT/probe-S1 ...     DeepReDuce: networks with ReLUs in one stage alone; `criticality.json`
+//! OUT/trained ...      the results: runs like any other
+//! OUT/records.json     what they are, how they came about
 //! ```
 //!
-//! What is decided here needs no tensors and is tested without any.
+//! Each part is a run of its own and knows whether it is done, so an interrupted call goes on where it was.
 
-mod budget;
-pub mod deepreduce;
-pub mod deepreshape;
-mod front;
-mod plan;
-mod preview;
-mod record;
-mod record_file;
-#[cfg(feature = "libtorch")]
-pub mod run;
-mod section;
-pub mod snl;
-mod sweep;
+mod deepreduce;
+mod deepreshape;
+mod error;
+mod identity;
+mod snl;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use network::design::OrderError;
-use network::transform::TransformError;
-use network::zoo::ZooError;
+use network::cost::Cost;
+use network::spec::NetworkSpec;
+use recipes::file::{read_text, write_whole};
+use recipes::method::candidates::StageFinding;
+use recipes::method::{OptimizeError, OptimizeSection, PlannedNetwork, preview};
+use recipes::recipe::{Distillation, Recipe, Schedule, TeacherSection};
+use results::{RECORD, RECORDS, ResultRecord, percent};
 
-use crate::recipe::NetworkSectionError;
+use crate::run::{Images, Outcome, RunOptions, Watch, train};
+use crate::tensor::Device;
+
+pub use error::OptimizeRunError;
+pub use snl::{SearchEpoch, SearchFigures};
+
+/// The longest file that an optimization writes for itself.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+
+/// Where and how to run.
+#[derive(Clone, Debug)]
+pub struct OptimizeOptions {
+    /// The folder of the images; the recipe's where absent.
+    pub data: Option<PathBuf>,
+    /// What to compute on.
+    pub device: Device,
+    /// Where everything goes.
+    pub folder: PathBuf,
+    /// The largest file of a checkpoint.
+    pub shard_bytes: u64,
+    /// CPU threads; all cores where absent.
+    pub threads: Option<usize>,
+}
+
+/// Is told how far an optimization is, beside how far its runs are.
+pub trait OptimizeWatch: Watch {
+    /// A part begins.
+    fn part(&mut self, title: &str);
+    /// An epoch of SNL's search is done.
+    fn search(&mut self, epoch: &SearchEpoch);
+}
+
+/// What an optimization found.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Found {
+    /// The trained networks.
+    pub records: Vec<ResultRecord>,
+    /// What DeepReDuce's probes found out; empty for other methods and for a given order.
+    pub criticality: Vec<StageFinding>,
+}
+
+/// Optimizes a network by a recipe; goes on where an earlier call with the same recipe was interrupted.
+///
+/// # Errors
+/// When the budget cannot be met, or data, network, teacher or an earlier part cannot be used.
+pub fn optimize(
+    recipe: &Recipe,
+    options: &OptimizeOptions,
+    watch: &mut dyn OptimizeWatch,
+) -> Result<Found, OptimizeRunError> {
+    let section = recipe.optimize.clone().ok_or(OptimizeError::NoMethod)?;
+    let done = options.folder.join(RECORDS);
+    // What is done may be another recipe's, or only the criticality that this one builds on.
+    if done.is_file() {
+        identity::claim(&options.folder, recipe)?;
+    }
+    if done.is_file() {
+        return read_json(&done);
+    }
+    let images = Images::open(recipe, options.data.as_deref())?;
+    let (shape, classes) = (images.training.shape, images.training.classes.len());
+    preview(recipe, shape, classes)?;
+    identity::claim(&options.folder, recipe)?;
+    let spec = recipe.network.build(shape, classes).map_err(OptimizeError::from)?;
+    let job = Job { recipe, options, spec, section: &section };
+    let found = match &section {
+        OptimizeSection::Snl(snl) => job.snl(snl, &images, watch),
+        OptimizeSection::DeepReduce(deepreduce) => job.deepreduce(deepreduce, watch),
+        OptimizeSection::DeepReshape(deepreshape) => job.deepreshape(deepreshape, watch),
+    };
+    let found = found.inspect_err(|_| identity::release(&options.folder))?;
+    write_json(&done, &found)?;
+    Ok(found)
+}
+
+/// One optimization.
+struct Job<'a> {
+    recipe: &'a Recipe,
+    options: &'a OptimizeOptions,
+    /// The network that is to lose ReLUs.
+    spec: NetworkSpec,
+    section: &'a OptimizeSection,
+}
+
+impl Job<'_> {
+    fn baseline(&self) -> u64 {
+        Cost::of(&self.spec).relus
+    }
+
+    /// The teacher given, or the full network, trained first.
+    fn teacher(&self, watch: &mut dyn OptimizeWatch) -> Result<PathBuf, OptimizeRunError> {
+        if let Some(teacher) = &self.recipe.teacher {
+            return Ok(teacher.checkpoint.clone());
+        }
+        watch.part(&format!("teacher: {} with all its ReLUs", self.spec.name()));
+        let mut recipe = self.bare_recipe();
+        recipe.training.loss.distillation = None;
+        recipe.teacher = None;
+        // What fine-tunes a network is too slow to train one.
+        if matches!(self.section, OptimizeSection::Snl(_)) {
+            recipe.training.schedule = Schedule::default();
+        }
+        let folder = self.options.folder.join("teacher");
+        self.train(recipe, &folder, watch)?;
+        Ok(folder)
+    }
+
+    /// The recipe as a plain training run takes it.
+    fn bare_recipe(&self) -> Recipe {
+        Recipe { optimize: None, start: None, mask: None, ..self.recipe.clone() }
+    }
+
+    /// The same with a teacher, and a distillation loss if none is named.
+    fn distilled_recipe(&self, teacher: &Path) -> Recipe {
+        let mut recipe = self.bare_recipe();
+        recipe.teacher = Some(TeacherSection { checkpoint: teacher.to_owned() });
+        recipe.training.loss.distillation.get_or_insert(Distillation::soft(4.0, 0.9));
+        recipe
+    }
+
+    /// A run, or the rest of one.
+    fn train(
+        &self,
+        recipe: Recipe,
+        folder: &Path,
+        watch: &mut dyn OptimizeWatch,
+    ) -> Result<Outcome, OptimizeRunError> {
+        let OptimizeOptions { data, device, shard_bytes, threads, .. } = self.options.clone();
+        let options =
+            RunOptions { data, device, resume: true, folder: folder.to_owned(), shard_bytes, threads };
+        Ok(train(recipe, &options, watch)?)
+    }
+
+    /// Trains one planned network with a teacher.
+    fn train_plan(
+        &self,
+        plan: &PlannedNetwork,
+        teacher: &Path,
+        folder: &Path,
+        watch: &mut dyn OptimizeWatch,
+    ) -> Result<ResultRecord, OptimizeRunError> {
+        watch.part(&format!("{}: {} ReLUs", plan.title, plan.cost.relus));
+        let mut recipe = self.distilled_recipe(teacher);
+        recipe.network = plan.section();
+        recipe.title = format!("{}, {} ReLUs", plan.title, plan.cost.relus);
+        self.train_recorded(recipe, &plan.title, plan.cost, folder, watch)
+    }
+
+    fn train_recorded(
+        &self,
+        recipe: Recipe,
+        title: &str,
+        cost: Cost,
+        folder: &Path,
+        watch: &mut dyn OptimizeWatch,
+    ) -> Result<ResultRecord, OptimizeRunError> {
+        let done = folder.join(RECORD);
+        if done.is_file() {
+            return read_json(&done);
+        }
+        let outcome = self.train(recipe.clone(), folder, watch)?;
+        let record = self.record(recipe, title, cost, &outcome);
+        write_json(&done, &record)?;
+        Ok(record)
+    }
+
+    fn record(&self, recipe: Recipe, title: &str, cost: Cost, outcome: &Outcome) -> ResultRecord {
+        // Choices are made on held-out images wherever there are some.
+        let tried = outcome.results.iter().find(|tried| tried.on == "held-out").or(outcome.results.last());
+        let accuracy = tried.map_or(0.0, |tried| percent(tried.accuracy));
+        let test = outcome.results.iter().find(|tried| tried.on == "test");
+        ResultRecord {
+            title: title.to_owned(),
+            method: self.section.method().to_owned(),
+            network: outcome.network.clone(),
+            seed: recipe.seed,
+            relus: outcome.relus,
+            relus_before: self.baseline(),
+            macs: cost.macs,
+            measured_on: tried.map_or_else(String::new, |tried| tried.on.clone()),
+            float_accuracy: accuracy,
+            test_accuracy: test.map(|tried| percent(tried.accuracy)),
+            integer_accuracy: None,
+            integer_images: None,
+            model: None,
+            private: Vec::new(),
+            accuracy_per_kilorelu: ResultRecord::per_kilorelu(accuracy, outcome.relus),
+            checkpoint: outcome.checkpoint.display().to_string(),
+            recipe,
+        }
+    }
+}
+
+fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, OptimizeRunError> {
+    serde_json::from_str(&read_text(path, MAX_FILE_BYTES)?)
+        .map_err(|error| OptimizeRunError::Damaged { path: path.into(), reason: error.to_string() })
+}
+
+fn write_json<T: serde::Serialize>(path: &Path, value: &T) -> Result<(), OptimizeRunError> {
+    let text =
+        serde_json::to_string_pretty(value).expect("results hold only names, numbers, lists and tables");
+    Ok(write_whole(path, text)?)
+}
 
 #[cfg(test)]
-pub(crate) use record::tests as record_examples;
-
-pub use budget::{BudgetError, ReluBudget};
-pub use front::ParetoFront;
-pub use plan::Plan;
-pub use preview::{Preview, preview};
-pub use record::{FrozenModel, PrivateTiming, ResultRecord, percent};
-#[cfg(feature = "libtorch")]
-pub(crate) use record_file::RECIPE;
-pub use record_file::{RECORD, RECORDS, RecordError, RecordFile, RunRecord, collect};
-pub use section::{DeepReduceSection, DeepReshapeSection, OptimizeSection, SnlSection};
-pub use sweep::{Sweep, SweepError, SweepRun};
-
-/// Why a network cannot be optimized so.
-#[derive(Debug, thiserror::Error)]
-pub enum OptimizeError {
-    /// A budget that cannot be met.
-    #[error(transparent)]
-    Budget(#[from] BudgetError),
-    /// No such network.
-    #[error(transparent)]
-    Zoo(#[from] ZooError),
-    /// It cannot be reduced so.
-    #[error(transparent)]
-    Transform(#[from] TransformError),
-    /// No order of stages.
-    #[error(transparent)]
-    Order(#[from] OrderError),
-    /// The network of the recipe.
-    #[error(transparent)]
-    Network(#[from] NetworkSectionError),
-    /// A recipe for plain training.
-    #[error("the recipe has no [optimize] section; add one with method and budget, or use `sordino train`")]
-    NoMethod,
-    /// The teacher is not there.
-    #[error(
-        "there is no teacher at {}; train it as the recipe's first lines say (`sordino train`, `sordino optimize`), give \
-         another with --teacher, or leave it out, in the recipe too, to have the full network trained first",
-        path.display()
-    )]
-    NoTeacher {
-        /// Where it was looked for.
-        path: PathBuf,
-    },
-    /// The network to start from is not there.
-    #[error("there is no checkpoint to start from at {}; give the folder of a trained run of the same network", path.display())]
-    NoStart {
-        /// Where it was looked for.
-        path: PathBuf,
-    },
-    /// A network that is reduced before the method begins.
-    #[error("{method} reduces the network itself; remove cull, thin, width and the like from [network]")]
-    AlreadyReduced {
-        /// The method.
-        method: &'static str,
-    },
-    /// No HybReNets for these depths.
-    #[error("there are no HybReNets on the depths of {network}: {reason}")]
-    NoHybReNet {
-        /// The network.
-        network: String,
-        /// Why.
-        reason: String,
-    },
-}
+mod tests;

@@ -16,14 +16,14 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use network::spec::NetworkSpec;
+use recipes::checkpoint::{Checkpoint, Part, State};
+use recipes::data::Dataset;
+use recipes::log::{End, Epoch, Event, Log, Start, Tried};
+use recipes::recipe::Recipe;
 use serde::Serialize;
 
 use crate::assemble::{AssembleOptions, TrainableNetwork};
-use crate::checkpoint::{Checkpoint, Part, State};
-use crate::data::Dataset;
 use crate::learn::{self, DeviceImages, Learner};
-use crate::log::{End, Epoch, Event, Log, Start, Tried};
-use crate::recipe::Recipe;
 use crate::tensor::{self, Device};
 
 pub use error::RunError;
@@ -249,7 +249,7 @@ pub fn evaluate(
         relus: network.relu_count(),
         epoch: checkpoint.state.epoch,
         results,
-        checkpoint: crate::checkpoint::find(path)?,
+        checkpoint: recipes::checkpoint::find(path)?,
     })
 }
 

@@ -7,7 +7,7 @@ mod gpu;
 mod graph;
 mod guard;
 
-use crate::array::{Array, ArrayKind};
+use recipes::array::{Array, ArrayKind};
 
 pub use graph::{CapturedStep, GraphError, Phase};
 pub use guard::guarded;

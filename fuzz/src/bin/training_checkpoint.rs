@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
+use recipes::checkpoint::{Checkpoint, Part};
 use serde_json::{Value, json};
-use training::checkpoint::{Checkpoint, Part};
 
 static SCRATCH: LazyLock<PathBuf> = LazyLock::new(|| {
     let path = std::env::temp_dir().join(format!("sordino-fuzz-checkpoint-{}", std::process::id()));

@@ -3,7 +3,7 @@
 //! The reader is taken from the trainer's own source; a whole release in a folder would only be slower.
 #![no_main]
 
-#[path = "../../../crates/training/src/data/pickle.rs"]
+#[path = "../../../crates/recipes/src/data/pickle.rs"]
 mod pickle;
 
 use libfuzzer_sys::fuzz_target;

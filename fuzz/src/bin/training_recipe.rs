@@ -5,7 +5,7 @@ use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
 use network::shape::Shape;
-use training::recipe::Recipe;
+use recipes::recipe::Recipe;
 
 fuzz_target!(|text: &str| {
     let Ok(recipe) = Recipe::from_toml(text) else { return };

@@ -35,7 +35,7 @@ fn small_zoo() -> Vec<NetworkSpec> {
         build("darts:c=4,d=4", 16),
         build("pc-darts:c=4,d=4", 16),
         transform::reuse_relus(&resnet, Reuse::new(2)).unwrap(),
-        transform::reuse_relus(&resnet, Reuse { scope: ReuseScope::AllLayers, ..Reuse::new(2) }).unwrap(),
+        transform::reuse_relus(&resnet, Reuse { scope: ReuseScope::All, ..Reuse::new(2) }).unwrap(),
         culled(&resnet, 1),
         culled(&culled(&resnet, 1), 2),
         thinned(&resnet),

@@ -3,15 +3,20 @@
 use std::collections::HashMap;
 use std::mem::take;
 
+use serde::{Deserialize, Serialize};
+
 use super::{TransformError, checked, stage_blocks};
 use crate::spec::{Block, Layer, NetworkSpec, Residual};
 use crate::walk::StageIndex;
 
 /// Which ReLU of a block goes when a stage is thinned.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum ThinChoice {
-    /// The one after the addition, as in the papers' models. In a pre-activation block that is the leading one,
-    /// which acts on the sum of the block before.
+    /// The one after the addition, as in the papers' models.
+    ///
+    /// In a pre-activation block that is the leading one, which acts on the sum of the block before.
     #[default]
     AfterSum,
     /// The one between the convolutions.

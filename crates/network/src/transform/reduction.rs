@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use serde::{Deserialize, Serialize};
+
 use super::{
     Reuse, ReuseLayout, ReuseScope, ThinChoice, TransformError, cull_stage, drop_stem_relus,
     keep_first_block, reuse_relus, scale_channels, scale_resolution, thin_stage,
@@ -33,7 +35,8 @@ pub struct Reduction {
 }
 
 /// What becomes of the stem's ReLUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum StemRule {
     /// They go where any stage is culled or thinned, as in the papers' models.
     #[default]
@@ -112,11 +115,11 @@ impl Reduction {
         }
         words.extend(self.reuse.map(|reuse| {
             let layout = match reuse.layout {
-                ReuseLayout::ThreeGroups => "",
-                ReuseLayout::EqualGroups { shortcut: false } => " equal",
-                ReuseLayout::EqualGroups { shortcut: true } => " equal-shortcut",
+                ReuseLayout::Three => "",
+                ReuseLayout::Equal => " equal",
+                ReuseLayout::EqualShortcut => " equal-shortcut",
             };
-            let scope = if reuse.scope == ReuseScope::AllLayers { " all" } else { "" };
+            let scope = if reuse.scope == ReuseScope::All { " all" } else { "" };
             format!("reuse {}{layout}{scope}", reuse.factor)
         }));
         words
@@ -145,14 +148,14 @@ mod tests {
         assert_eq!(name(Reduction::default()), "resnet18");
         let plain = Reduction { cull: stages([1]), thin: stages([3, 2]), ..Reduction::default() };
         assert_eq!(name(plain.clone()), "resnet18 (cull 1, thin 2+3)");
-        let layout = ReuseLayout::EqualGroups { shortcut: true };
+        let layout = ReuseLayout::EqualShortcut;
         let all = Reduction {
             width: Some(0.5),
             resolution: Some(0.5),
             single_block: stages([4]),
             thin_choice: ThinChoice::Inner,
             stem: StemRule::Keep,
-            reuse: Some(Reuse { factor: 4, layout, scope: ReuseScope::AllLayers }),
+            reuse: Some(Reuse { factor: 4, layout, scope: ReuseScope::All }),
             ..plain
         };
         let expected = "resnet18 (width 0.5, resolution 0.5, single block 4, cull 1, thin inner 2+3, keep stem, \

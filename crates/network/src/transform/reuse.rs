@@ -17,34 +17,43 @@
 
 mod module;
 
+use serde::{Deserialize, Serialize};
+
 use super::{TransformError, checked};
 use crate::spec::{Block, Cell, Conv, Groups, Layer, NetworkSpec, Residual};
 use crate::walk::{Part, Place, StageIndex};
 
 use module::Modules;
 
-/// How the channels are divided.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How ReLU-reuse divides the channels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum ReuseLayout {
-    /// Three groups whatever the factor: the proposed form.
+    /// Three groups whatever N is: the proposed form.
     #[default]
-    ThreeGroups,
-    /// As many groups as the factor.
-    EqualGroups {
-        /// Whether each group's input gets the output of the group before.
-        shortcut: bool,
-    },
+    Three,
+    /// N groups, each on its own.
+    Equal,
+    /// N groups, each fed by the one before.
+    EqualShortcut,
 }
 
-/// Which ReLU layers take part.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Which ReLU layers ReLU-reuse replaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum ReuseScope {
-    /// The ReLU between the two convolutions of each block that has one; others stay. On thinned networks that is
-    /// every ReLU there is (Tables 5, 11, 12), on full ones every other (Table 14).
+    /// The ReLU between the two convolutions of each block.
+    ///
+    /// Blocks without one stay. On thinned networks that is every ReLU there is (Tables 5, 11, 12), on full ones every
+    /// other (Table 14).
     #[default]
-    OnePerBlock,
-    /// Every ReLU layer of stem and stages (Figure 21).
-    AllLayers,
+    Block,
+    /// Every ReLU layer of stem and stages.
+    ///
+    /// That is Figure 21.
+    All,
 }
 
 /// What to do.
@@ -76,7 +85,7 @@ pub fn reuse_relus(spec: &NetworkSpec, reuse: Reuse) -> Result<NetworkSpec, Tran
         return Err(TransformError::Factor { what, factor, expected: "a whole number from 2" });
     }
     let mut draft = spec.draft().clone();
-    if reuse.scope == ReuseScope::AllLayers {
+    if reuse.scope == ReuseScope::All {
         let mut stem = Rebuilder::new(spec, Place { part: Part::Stem, block: None }, reuse);
         stem.every_relu(&mut draft.stem.layers)?;
         stem.every_relu(&mut draft.stem.second)?;
@@ -86,8 +95,8 @@ pub fn reuse_relus(spec: &NetworkSpec, reuse: Reuse) -> Result<NetworkSpec, Tran
             let place = Place { part: Part::Stage(StageIndex(stage_index)), block: Some(block_index) };
             let mut rebuilder = Rebuilder::new(spec, place, reuse);
             match reuse.scope {
-                ReuseScope::OnePerBlock => rebuilder.inner_relu(block)?,
-                ReuseScope::AllLayers => rebuilder.block(block)?,
+                ReuseScope::Block => rebuilder.inner_relu(block)?,
+                ReuseScope::All => rebuilder.block(block)?,
             }
         }
     }

@@ -54,11 +54,9 @@ impl Change {
 
 fn changes() -> impl Strategy<Value = Change> {
     let stage = || 1_usize..6;
-    let layout = prop_oneof![
-        Just(ReuseLayout::ThreeGroups),
-        any::<bool>().prop_map(|shortcut| ReuseLayout::EqualGroups { shortcut }),
-    ];
-    let scope = prop_oneof![Just(ReuseScope::OnePerBlock), Just(ReuseScope::AllLayers)];
+    let layout =
+        prop_oneof![Just(ReuseLayout::Three), Just(ReuseLayout::Equal), Just(ReuseLayout::EqualShortcut),];
+    let scope = prop_oneof![Just(ReuseScope::Block), Just(ReuseScope::All)];
     let reuse = (prop_oneof![Just(2_usize), Just(4), Just(3)], layout, scope)
         .prop_map(|(factor, layout, scope)| Change::Reuse(Reuse { factor, layout, scope }));
     prop_oneof![

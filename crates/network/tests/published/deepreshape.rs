@@ -189,11 +189,7 @@ fn table_13_growth_of_work_and_relus_per_stage() {
 #[test]
 fn table_14_relu_reuse_on_alternate_layers() {
     let spec = zoo::build("resnet18", 32, 100).unwrap();
-    let layouts = [
-        ReuseLayout::ThreeGroups,
-        ReuseLayout::EqualGroups { shortcut: false },
-        ReuseLayout::EqualGroups { shortcut: true },
-    ];
+    let layouts = [ReuseLayout::Three, ReuseLayout::Equal, ReuseLayout::EqualShortcut];
     for (factor, printed) in [(2, "434.18K"), (4, "372.74K"), (8, "342.02K"), (16, "326.66K")] {
         for layout in layouts {
             let reused = reuse_relus(&spec, Reuse { layout, ..Reuse::new(factor) }).unwrap();

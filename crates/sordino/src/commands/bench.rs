@@ -4,8 +4,7 @@ mod load;
 mod party;
 mod private;
 mod relay;
-#[cfg(feature = "training")]
-mod train;
+pub(super) mod train;
 
 use std::io::Write;
 
@@ -26,7 +25,6 @@ enum What {
     /// Let many clients come at once to one server and report how long they wait and what it holds.
     Load(Box<load::Arguments>),
     /// Measure a training step: forward, backward and optimizer.
-    #[cfg(feature = "training")]
     Train(train::Arguments),
     /// The server's process of `bench private`.
     #[command(hide = true)]
@@ -37,7 +35,6 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     match &arguments.what {
         What::Private(arguments) => private::run(arguments, out),
         What::Load(arguments) => load::run(arguments, out),
-        #[cfg(feature = "training")]
         What::Train(arguments) => train::run(arguments, out),
         What::Server(arguments) => party::run(arguments, out),
     }

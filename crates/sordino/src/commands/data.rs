@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use recipes::data::{DataKind, Finding, survey};
 use serde::Serialize;
-use training::data::{DataKind, Finding, survey};
 
 use super::{Answer, write_json};
 

@@ -6,7 +6,7 @@ use clap::Args;
 use crypto::cpu::CpuFeatures;
 use serde::Serialize;
 
-use super::{Answer, write_json};
+use super::{Answer, trainer, write_json};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -93,20 +93,10 @@ impl Diagnosis {
                 feature("ifma", "encrypted linear layers", |features| features.ifma),
                 feature("vnni", "convolutions on shares by bytes", |features| features.vnni),
             ],
-            training: cfg!(feature = "training"),
-            gpu: gpu(),
+            training: trainer::has_gpu().is_some(),
+            gpu: trainer::has_gpu(),
         }
     }
-}
-
-#[cfg(feature = "training")]
-fn gpu() -> Option<bool> {
-    Some(training::tensor::cuda_is_available())
-}
-
-#[cfg(not(feature = "training"))]
-fn gpu() -> Option<bool> {
-    None
 }
 
 /// What this machine calls its processor.

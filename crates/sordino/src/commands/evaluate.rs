@@ -7,30 +7,30 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use network::inference_model::InferenceModel;
+use recipes::data::{self, DataRequest, SyntheticSize};
+use results::RecordFile;
 use serde::Serialize;
-use training::data::{self, DataRequest, SyntheticSize};
-use training::optimize::RecordFile;
-use training::trial::{count_right, spread};
+use recipes::trial::{count_right, spread};
 
 use super::model::is_model_file;
 use super::train::DeviceChoice;
 use super::trial::{digest, note_model, progress, threads_or_all};
-use super::{Answer, write_json};
+use super::{Answer, trainer, write_json};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// The folder of a run, or of one of its checkpoints; or a frozen model.
     #[arg(value_name = "RUN")]
-    checkpoint: PathBuf,
+    pub(super) checkpoint: PathBuf,
     /// The folder of the images [default: the one that the run's recipe names].
     #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
+    pub(super) data: Option<PathBuf>,
     /// What to compute on [default: cuda where there is one].
     #[arg(long, value_enum)]
-    device: Option<DeviceChoice>,
+    pub(super) device: Option<DeviceChoice>,
     /// CPU threads [default: all cores].
     #[arg(long, value_name = "COUNT")]
-    threads: Option<usize>,
+    pub(super) threads: Option<usize>,
     /// For a model: so many test images, evenly over all of them [default: all].
     #[arg(long, value_name = "COUNT")]
     images: Option<usize>,
@@ -40,7 +40,7 @@ pub(super) struct Arguments {
     record: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// What `--json` prints for a model.
@@ -62,7 +62,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     if arguments.images.is_some() || arguments.record.is_some() {
         bail!("--images and --record belong to a frozen model, whose name ends in .sordino");
     }
-    evaluate_run(arguments, out)
+    trainer::evaluate(arguments, out)
 }
 
 fn evaluate_model(arguments: &Arguments, path: &Path, out: &mut dyn Write) -> anyhow::Result<Answer> {
@@ -122,32 +122,4 @@ fn test_images(arguments: &Arguments, model: &InferenceModel) -> anyhow::Result<
     };
     let request = DataRequest { kind, side, synthetic: SyntheticSize::default() };
     Ok(data::open(&request, Some(directory))?.test)
-}
-
-#[cfg(not(feature = "training"))]
-fn evaluate_run(arguments: &Arguments, _: &mut dyn Write) -> anyhow::Result<Answer> {
-    let _ = arguments.device;
-    super::train::missing()
-}
-
-#[cfg(feature = "training")]
-fn evaluate_run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
-    let device = super::train::device(arguments.device)?;
-    let outcome =
-        training::run::evaluate(&arguments.checkpoint, arguments.data.as_deref(), device, arguments.threads)?;
-    if arguments.json {
-        return write_json(out, &outcome);
-    }
-    writeln!(out, "{} after epoch {}, {} ReLUs", outcome.network, outcome.epoch, outcome.relus)?;
-    for tried in &outcome.results {
-        writeln!(
-            out,
-            "{:.2}% of {} {} images, cross-entropy {:.4}",
-            100.0 * tried.accuracy,
-            tried.images,
-            tried.on,
-            tried.loss
-        )?;
-    }
-    Ok(Answer::Yes)
 }

@@ -1,18 +1,15 @@
 //! `sordino optimize METHOD`: a network, data and a ReLU budget become a trained network of few ReLUs.
 
 mod recipe;
-#[cfg(feature = "training")]
-pub(super) mod watch;
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use training::optimize::{Plan, Preview, ReluBudget, preview};
-use training::recipe::Recipe;
+use recipes::method::{PlannedNetwork, Preview, ReluBudget, preview};
 
-use super::Answer;
 use super::train::DeviceChoice;
+use super::{Answer, trainer};
 use crate::report::{Table, grouped, short};
 
 #[derive(Debug, Args)]
@@ -36,7 +33,7 @@ enum Method {
 pub(super) struct CommonArguments {
     /// Take everything that is not given here from this recipe [default: our recipe of the method].
     #[arg(long, value_name = "FILE")]
-    recipe: Option<PathBuf>,
+    pub(super) recipe: Option<PathBuf>,
     /// The network that is to lose ReLUs: a name, or a TOML file [default: resnet18].
     #[arg(long, value_name = "NETWORK")]
     network: Option<String>,
@@ -59,7 +56,7 @@ pub(super) struct CommonArguments {
     #[arg(long, conflicts_with = "json")]
     plan: bool,
     #[command(flatten)]
-    run: RunArguments,
+    pub(super) run: RunArguments,
 }
 
 /// Where and how to run.
@@ -73,7 +70,7 @@ pub(super) struct RunArguments {
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
     /// The largest file of a checkpoint, in MiB.
-    #[arg(long, value_name = "SIZE", default_value_t = training::checkpoint::DEFAULT_SHARD_MIB)]
+    #[arg(long, value_name = "SIZE", default_value_t = recipes::checkpoint::DEFAULT_SHARD_MIB)]
     pub(super) shard_mib: u64,
     /// CPU threads; the same number gives the same bits [default: all cores].
     #[arg(long, value_name = "COUNT")]
@@ -144,7 +141,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let data = common.data.as_deref().filter(|data| data.as_os_str() != recipe::SYNTHETIC);
     if common.plan {
         let directory = data.or(recipe.data.directory.as_deref());
-        let set = training::data::open(&recipe.data.request(), directory)?.training;
+        let set = recipes::data::open(&recipe.data.request(), directory)?.training;
         let (name, classes) = (recipe.data.set.name(), set.classes.len());
         let plan = preview(&recipe, set.shape, classes)?;
         writeln!(
@@ -155,84 +152,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         write_preview(&plan, out)?;
         return Ok(Answer::Yes);
     }
-    train(&recipe, data, common, out)
-}
-
-#[cfg(not(feature = "training"))]
-fn train(
-    recipe: &Recipe,
-    data: Option<&std::path::Path>,
-    _: &CommonArguments,
-    _: &mut dyn Write,
-) -> anyhow::Result<Answer> {
-    // What cannot be done at all is said before what this build cannot do.
-    let set =
-        training::data::open(&recipe.data.request(), data.or(recipe.data.directory.as_deref()))?.training;
-    preview(recipe, set.shape, set.classes.len())?;
-    super::train::missing()
-}
-
-#[cfg(feature = "training")]
-fn train(
-    recipe: &Recipe,
-    data: Option<&std::path::Path>,
-    common: &CommonArguments,
-    out: &mut dyn Write,
-) -> anyhow::Result<Answer> {
-    let arguments = &common.run;
-    let method = recipe.optimize.as_ref().map_or("optimize", |section| section.method());
-    let name = common.recipe.as_deref().and_then(std::path::Path::file_stem);
-    let options = arguments.options(data, &name.map_or(method.into(), |name| name.to_string_lossy()))?;
-    let records = || std::fs::read(options.folder.join(training::optimize::run::RECORDS)).ok();
-    let earlier = records();
-    let found = training::optimize::run::optimize(recipe, &options, &mut watch::Terminal::new())?;
-    if arguments.json {
-        return super::write_json(out, &found);
-    }
-    if !found.criticality.is_empty() {
-        let mut table = Table::new(&["<stage", "ReLUs", "accuracy alone", "criticality"]);
-        for finding in &found.criticality {
-            let name = format!("S{}", finding.stage);
-            let accuracy = format!("{:.2}%", finding.accuracy);
-            table.row(vec![name, grouped(finding.relus), accuracy, format!("{:.2}", finding.criticality)]);
-        }
-        table.write(out)?;
-    }
-    watch::write_records(&found.records, out)?;
-    let folder = options.folder.display();
-    if earlier.is_some() && earlier == records() {
-        writeln!(out, "this was done before with the same recipe; nothing was trained now")?;
-    }
-    writeln!(
-        out,
-        "all of it in {folder}, with the recipes in {folder}/{}",
-        training::optimize::run::RECORDS
-    )?;
-    if let Some(record) = found.records.first() {
-        writeln!(out, "next: sordino freeze {} -o {folder}/model.sordino", record.checkpoint)?;
-    }
-    Ok(Answer::Yes)
-}
-
-#[cfg(feature = "training")]
-impl RunArguments {
-    /// What the trainer takes.
-    pub(super) fn options(
-        &self,
-        data: Option<&std::path::Path>,
-        name: &str,
-    ) -> anyhow::Result<training::optimize::run::OptimizeOptions> {
-        if self.shard_mib == 0 {
-            anyhow::bail!("--shard-mib is 0; a file of a checkpoint has at least 1 MiB");
-        }
-        Ok(training::optimize::run::OptimizeOptions {
-            data: data.map(Into::into),
-            device: super::train::device(self.device)?,
-            folder: self.out.clone().unwrap_or_else(|| std::path::Path::new("runs").join(name)),
-            shard_bytes: self.shard_mib.saturating_mul(1 << 20),
-            threads: self.threads,
-        })
-    }
+    trainer::optimize(&recipe, data, common, out)
 }
 
 fn write_preview(preview: &Preview, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -254,7 +174,7 @@ fn write_preview(preview: &Preview, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write_plans(plans: &[Plan], out: &mut dyn Write) -> anyhow::Result<()> {
+fn write_plans(plans: &[PlannedNetwork], out: &mut dyn Write) -> anyhow::Result<()> {
     let mut table = Table::new(&["<network", "ReLUs", "multiply-adds", "parameters"]);
     for plan in plans {
         let cost = plan.cost;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use training::optimize::{RecordError, RunRecord, collect};
-use training::pareto::{Group, groups, page};
+use results::pareto::{Group, groups, page};
+use results::{RecordError, RunRecord, collect};
 
 use super::{Answer, write_json};
 use crate::report::{Table, grouped, short};

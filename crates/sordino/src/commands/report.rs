@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Args;
-use training::log;
-use training::report::{Run, page};
+use recipes::log;
+use results::report::{LoggedRun, page};
 
 use super::Answer;
 
@@ -21,7 +21,7 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
-    let load = |path: &PathBuf| anyhow::Ok(Run { name: name(path), events: log::read(path)? });
+    let load = |path: &PathBuf| anyhow::Ok(LoggedRun { name: name(path), events: log::read(path)? });
     let runs = arguments.runs.iter().map(load).collect::<anyhow::Result<Vec<_>>>()?;
     let path = arguments.output.clone().unwrap_or_else(|| folder(&arguments.runs[0]).join("report.html"));
     std::fs::write(&path, page(&runs))

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use results::reproduce::{self, Entry, Measured, Paper, RowTraining, Way};
 use serde::Serialize;
-use training::reproduce::{self, Entry, Measured, Paper, Run, Way};
 
 use super::optimize::RunArguments;
-use super::{Answer, write_json};
+use super::{Answer, trainer, write_json};
 use crate::report::{Table, grouped, short};
 
 #[derive(Debug, Args)]
@@ -32,12 +32,12 @@ pub(super) struct Arguments {
     recipes: Option<PathBuf>,
     /// The folder of the images.
     #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
+    pub(super) data: Option<PathBuf>,
     /// The run or checkpoint of a teacher [default: trained first, and kept in runs/].
     #[arg(long, value_name = "CHECKPOINT")]
-    teacher: Option<PathBuf>,
+    pub(super) teacher: Option<PathBuf>,
     #[command(flatten)]
-    run: RunArguments,
+    pub(super) run: RunArguments,
 }
 
 impl Arguments {
@@ -122,7 +122,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         let report = report(paper, entry, &runs);
         return if arguments.run.json { write_json(out, &report) } else { write_rows(&report, out) };
     }
-    train(arguments, entry, &runs, out)
+    trainer::reproduce(arguments, entry, &runs, out)
 }
 
 fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<Answer> {
@@ -170,7 +170,7 @@ fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<Answer> {
 const PREDICTION: &str = "GPU minutes are predicted for one H200 in bf16 from two measured step times: 1.78 ms and, for 128 images, \
 1.94 ms per\n10^9 multiply-adds of the student and a third of the teacher's; without teachers, which are trained once";
 
-fn report<'a>(paper: &'a Paper, entry: &'a Entry, runs: &[Run<'a>]) -> EntryReport<'a> {
+fn report<'a>(paper: &'a Paper, entry: &'a Entry, runs: &[RowTraining<'a>]) -> EntryReport<'a> {
     let mut teachers: Vec<(&Path, f64)> = Vec::new();
     for run in runs {
         if let Some((folder, _)) = &run.teacher
@@ -269,7 +269,7 @@ fn write_rows(report: &EntryReport<'_>, out: &mut dyn Write) -> anyhow::Result<A
     Ok(Answer::Yes)
 }
 
-fn write_recipes(runs: &[Run<'_>], folder: &Path, out: &mut dyn Write) -> anyhow::Result<Answer> {
+fn write_recipes(runs: &[RowTraining<'_>], folder: &Path, out: &mut dyn Write) -> anyhow::Result<Answer> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     for run in runs {
         let teacher = run
@@ -289,115 +289,10 @@ fn write_recipes(runs: &[Run<'_>], folder: &Path, out: &mut dyn Write) -> anyhow
 }
 
 /// The name of a run's folder and file: letters, digits and dashes.
-fn run_name(run: &Run<'_>) -> String {
+pub(super) fn run_name(run: &RowTraining<'_>) -> String {
     let text = format!("{} {}", run.row.row, run.way.title());
     let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '-' };
     let dashed: String = text.chars().map(plain).collect();
     let words: Vec<_> = dashed.split('-').filter(|word| !word.is_empty()).collect();
     words.join("-")
-}
-
-#[cfg(not(feature = "training"))]
-fn train(arguments: &Arguments, _: &Entry, _: &[Run<'_>], _: &mut dyn Write) -> anyhow::Result<Answer> {
-    let _ = (&arguments.data, &arguments.teacher);
-    super::train::missing().context("--dry-run and --recipes DIR need no trainer")
-}
-
-/// What `--json` says after training.
-#[cfg(feature = "training")]
-#[derive(Serialize)]
-struct Trained<'a> {
-    row: &'a str,
-    way: Way,
-    relus: u64,
-    paper_accuracy: Option<f64>,
-    /// In percent, last epoch.
-    accuracy: f64,
-}
-
-#[cfg(feature = "training")]
-fn train(
-    arguments: &Arguments,
-    entry: &Entry,
-    runs: &[Run<'_>],
-    out: &mut dyn Write,
-) -> anyhow::Result<Answer> {
-    let whole = arguments.run.options(arguments.data.as_deref(), &entry.id)?;
-    let mut results = Vec::new();
-    for run in runs {
-        let mut recipe = run.recipe.clone();
-        if let (Some(section), Some((folder, teacher))) = (&mut recipe.teacher, &run.teacher) {
-            match &arguments.teacher {
-                Some(given) => section.checkpoint.clone_from(given),
-                None => with_trainer::teacher(teacher, folder, &whole)?,
-            }
-        }
-        let folder = whole.folder.join(run_name(run));
-        for (relus, accuracy) in with_trainer::one(recipe, &folder, &whole)? {
-            let (row, way, paper_accuracy) = (run.row.row.as_str(), run.way, run.printed_accuracy);
-            results.push(Trained { row, way, relus, paper_accuracy, accuracy });
-        }
-    }
-    if arguments.run.json {
-        return write_json(out, &results);
-    }
-    let mut table = Table::new(&["<row", "<training", "ReLUs", "paper", "accuracy"]);
-    for Trained { row, way, relus, paper_accuracy, accuracy } in &results {
-        let printed = paper_accuracy.map_or_else(String::new, |printed| format!("{printed:.2}%"));
-        let cells = [(*row).to_owned(), way.title().to_owned(), grouped(*relus), printed];
-        table.row(cells.into_iter().chain([format!("{accuracy:.2}%")]).collect());
-    }
-    table.write(out)?;
-    writeln!(out, "\nnext: sordino pareto {} -o pareto.html", whole.folder.display())?;
-    Ok(Answer::Yes)
-}
-
-#[cfg(feature = "training")]
-mod with_trainer {
-    use std::path::Path;
-
-    use training::checkpoint::{Checkpoint, Part};
-    use training::optimize::percent;
-    use training::optimize::run::{OptimizeOptions, optimize};
-    use training::recipe::Recipe;
-    use training::run::{Outcome, RunOptions};
-
-    /// Trains a teacher; one that is there is taken as it is, whatever its recipe was.
-    pub(super) fn teacher(recipe: &Recipe, folder: &Path, options: &OptimizeOptions) -> anyhow::Result<()> {
-        let is_done = |there: Checkpoint| there.state.epoch >= there.state.recipe.training.epochs;
-        if Checkpoint::load(folder, Part::Description).is_ok_and(is_done) {
-            return Ok(());
-        }
-        plain(recipe.clone(), folder, options).map(|_| ())
-    }
-
-    /// Trains by a plain recipe, or goes on.
-    fn plain(recipe: Recipe, folder: &Path, options: &OptimizeOptions) -> anyhow::Result<Outcome> {
-        let options = RunOptions {
-            data: options.data.clone(),
-            device: options.device,
-            resume: true,
-            folder: folder.to_owned(),
-            shard_bytes: options.shard_bytes,
-            threads: options.threads,
-        };
-        let mut terminal = crate::commands::train::watch::Terminal::new();
-        Ok(training::run::train(recipe, &options, &mut terminal)?)
-    }
-
-    /// Trains by any recipe; ReLUs and accuracy in percent of each result.
-    pub(super) fn one(
-        recipe: Recipe,
-        folder: &Path,
-        options: &OptimizeOptions,
-    ) -> anyhow::Result<Vec<(u64, f64)>> {
-        if recipe.optimize.is_none() {
-            let outcome = plain(recipe, folder, options)?;
-            let accuracy = outcome.results.last().map_or(0.0, |tried| percent(tried.accuracy));
-            return Ok(vec![(outcome.relus, accuracy)]);
-        }
-        let options = OptimizeOptions { folder: folder.to_owned(), ..options.clone() };
-        let found = optimize(&recipe, &options, &mut crate::commands::optimize::watch::Terminal::new())?;
-        Ok(found.records.iter().map(|record| (record.relus, record.accuracy().0)).collect())
-    }
 }

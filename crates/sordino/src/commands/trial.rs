@@ -4,7 +4,7 @@ use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use network::inference_model::InferenceModel;
-use training::optimize::{FrozenModel, PrivateTiming, RecordFile, percent};
+use results::{FrozenModel, PrivateTiming, RecordFile, percent};
 
 use crate::report::hex;
 

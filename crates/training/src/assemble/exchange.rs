@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use network::walk::{Operation, Step};
 use network::weights::{FloatWeights, LayerWeights};
+use recipes::array::Array;
 
 use super::auxiliary::AuxiliaryHead;
 use super::parameters::{Declared, Parameters};
 use super::plan::{self, Plan};
 use super::{AssembleError, TrainableNetwork};
-use crate::array::Array;
 use crate::tensor::{Tensor, fill_from_array, to_array, to_floats};
 
 impl TrainableNetwork {
@@ -132,7 +132,7 @@ impl TrainableNetwork {
 
 fn check_shape(name: &str, value: &Tensor, array: &Array) -> Result<(), AssembleError> {
     let shape: Vec<i64> = array.shape.iter().map(|side| *side as i64).collect();
-    if shape == value.size() && array.kind == crate::array::ArrayKind::F32 {
+    if shape == value.size() && array.kind == recipes::array::ArrayKind::F32 {
         return Ok(());
     }
     Err(AssembleError::Shape { name: name.to_owned(), expected: value.size(), came: array.shape.clone() })

@@ -5,7 +5,7 @@ use network::walk::{ConvGeometry, Operation, Step, ValueId};
 use network::weights::BATCH_NORM_EPSILON;
 
 use super::plan::{Norm, Reads};
-use super::{Parameters, TrainableNetwork};
+use super::{NumberKinds, Parameters, TrainableNetwork};
 use crate::tensor::Tensor;
 
 /// How much of a new batch goes into the running statistics.

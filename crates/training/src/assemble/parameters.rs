@@ -11,8 +11,9 @@
 
 use std::collections::HashMap;
 
-use super::{Precision, Setting};
-use crate::random::Stream;
+use recipes::random::Stream;
+
+use super::{NumberKinds, Precision, Setting};
 use crate::tensor::{Kind, Tensor, no_grad, to_floats};
 
 /// Every parameter begins at a multiple of this many numbers, so that kernels can read it in wide words.
@@ -158,7 +159,7 @@ impl Parameters {
             slot.view(&masters, innermost_channels).copy_(&values);
         }
         let computed: i64 = slots.iter().filter(|slot| slot.role.is_computed_with()).map(Slot::padded).sum();
-        let compute = (precision == Precision::BFloat16)
+        let compute = (precision == Precision::Bf16)
             .then(|| (device.zeros(&[computed], Kind::BFloat16), device.zeros(&[computed], Kind::BFloat16)));
         let leaf = |slot: &Slot| {
             let row =
@@ -303,7 +304,7 @@ mod tests {
 
     #[test]
     fn roles_lie_in_order_without_overlap() {
-        let parameters = example(Precision::Float32);
+        let parameters = example(Precision::F32);
         let segments = parameters.segments();
         assert_eq!(segments.iter().map(|segment| segment.role).collect::<Vec<_>>(), Role::ALL);
         for pair in segments.windows(2) {
@@ -314,7 +315,7 @@ mod tests {
 
     #[test]
     fn gradients_arrive_where_their_parameter_lies() {
-        for precision in [Precision::Float32, Precision::BFloat16, Precision::Float64] {
+        for precision in [Precision::F32, Precision::Bf16, Precision::F64] {
             let mut parameters = example(precision);
             // The gradient of the sum of k * parameter is k everywhere.
             let kind = precision.master_kind();
@@ -332,7 +333,7 @@ mod tests {
 
     #[test]
     fn the_bf16_copy_follows_the_masters() {
-        let mut parameters = example(Precision::BFloat16);
+        let mut parameters = example(Precision::Bf16);
         let conv = parameters.find("conv").unwrap();
         let (_, mut master) = parameters.named().nth(conv).unwrap();
         let _ = master.fill_(0.5);

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use network::spec::NetworkSpec;
 use network::walk::{Operation, Step, Walk};
 
-use super::Setting;
 use super::initialize::{Fan, Initialization};
 use super::parameters::{Declared, Parameters, Role, Start};
+use super::{NumberKinds, Setting};
 use crate::tensor::{Kind, Tensor};
 
 /// The parameters of every step with weights.

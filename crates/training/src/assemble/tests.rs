@@ -8,9 +8,9 @@ use network::transform;
 use network::walk::{Operation, StageIndex};
 use network::weights::{FloatWeights, LayerWeights};
 use network::zoo;
+use recipes::random::Stream;
 
 use super::*;
-use crate::random::Stream;
 use crate::tensor::{no_grad, to_floats};
 
 /// One small network of every family, and what transforms make of them.
@@ -117,7 +117,7 @@ fn masked_networks_compute_what_the_plain_executor_computes() {
     for spec in small_networks() {
         let weights = random_weights(&spec, 5);
         let mask = random_mask(&spec);
-        let mut network = assemble(&spec, Precision::Float32);
+        let mut network = assemble(&spec, Precision::F32);
         network.load_float_weights(&weights).unwrap();
         network.set_mask(&mask).unwrap();
         assert_eq!(network.relu_count(), mask.relu_count());
@@ -128,7 +128,7 @@ fn masked_networks_compute_what_the_plain_executor_computes() {
 #[test]
 fn what_is_counted_from_the_spec_is_what_is_trained() {
     for spec in small_networks() {
-        let network = assemble(&spec, Precision::Float32);
+        let network = assemble(&spec, Precision::F32);
         let figures = cost::Cost::of(&spec);
         assert_eq!(network.relu_count(), figures.relus, "{}", spec.name());
         assert_eq!(network.parameter_count(), figures.parameters, "{}", spec.name());
@@ -145,7 +145,7 @@ fn bf16_stays_near_full_precision() {
         let mode = Mode::Train { drop_path: None };
         to_floats(&no_grad(|| network.forward(&batch(&spec, 8, Kind::Float), mode).logits))
     };
-    let (exact, rounded) = (logits(Precision::Float32), logits(Precision::BFloat16));
+    let (exact, rounded) = (logits(Precision::F32), logits(Precision::Bf16));
     let norm = |values: &[f32]| values.iter().map(|value| value * value).sum::<f32>().sqrt();
     let difference: Vec<f32> = exact.iter().zip(&rounded).map(|(a, b)| a - b).collect();
     assert!(norm(&difference) < 0.05 * norm(&exact), "{} of {}", norm(&difference), norm(&exact));
@@ -228,7 +228,7 @@ fn gradients_of_every_family_are_those_of_finite_differences() {
     let reshaped = zoo::build("hrn-2x2x2x:m=8,depths=1+1+1+1", 8, 10).unwrap();
     specs.push(transform::reuse_relus(&reshaped, transform::Reuse::new(4)).unwrap());
     for spec in specs {
-        check_gradients(&mut assemble(&spec, Precision::Float64), Mode::Train { drop_path: None });
+        check_gradients(&mut assemble(&spec, Precision::F64), Mode::Train { drop_path: None });
     }
 }
 
@@ -236,7 +236,7 @@ fn gradients_of_every_family_are_those_of_finite_differences() {
 fn gradients_of_masks_scores_dropped_paths_and_the_second_head() {
     let spec = zoo::build("sphynx:c=2,d=3,reduce=1", 16, 10).unwrap();
     let options =
-        AssembleOptions { precision: Precision::Float64, auxiliary_head: true, ..AssembleOptions::default() };
+        AssembleOptions { precision: Precision::F64, auxiliary_head: true, ..AssembleOptions::default() };
     let mut network = TrainableNetwork::new(&spec, &options, Device::Cpu).unwrap();
     let edges = network.drop_path_edges() as i64;
     let mut stream = Stream::new("drop", 1);
@@ -246,11 +246,11 @@ fn gradients_of_masks_scores_dropped_paths_and_the_second_head() {
 
     for name in ["resnet10:m=2", "hrn-2x5x3x:m=2"] {
         let spec = zoo::build(name, 8, 10).unwrap();
-        let mut network = assemble(&spec, Precision::Float64);
+        let mut network = assemble(&spec, Precision::F64);
         network.set_mask(&random_mask(&spec)).unwrap();
         check_gradients(&mut network, Mode::Train { drop_path: None });
         for granularity in [Granularity::Pixel, Granularity::Channel] {
-            let mut network = assemble(&spec, Precision::Float64);
+            let mut network = assemble(&spec, Precision::F64);
             network.enable_keep_scores(granularity).unwrap();
             no_grad(|| {
                 for (name, value) in network.parameters().named() {
@@ -269,7 +269,7 @@ fn gradients_of_masks_scores_dropped_paths_and_the_second_head() {
 fn keep_scores_begin_as_relus_and_end_as_a_mask() {
     let spec = zoo::build("resnet10:m=2", 8, 10).unwrap();
     let images = batch(&spec, 2, Kind::Float);
-    let mut network = assemble(&spec, Precision::Float32);
+    let mut network = assemble(&spec, Precision::F32);
     let run =
         |network: &TrainableNetwork| to_floats(&no_grad(|| network.forward(&images, Mode::Evaluate).logits));
     let before = run(&network);
@@ -293,7 +293,7 @@ fn arrays_carry_a_network_from_one_layout_to_another() {
     let options = AssembleOptions { auxiliary_head: true, seed: 3, ..AssembleOptions::default() };
     let network = TrainableNetwork::laid_out(&spec, &options, Device::Cpu, true).unwrap();
     let arrays = network.to_arrays();
-    let mut other = assemble(&spec, Precision::Float32);
+    let mut other = assemble(&spec, Precision::F32);
     assert_ne!(other.to_arrays()["stem.conv1.weight"], arrays["stem.conv1.weight"]);
     other.load_arrays(&arrays).unwrap();
     for (name, array) in other.to_arrays() {
@@ -305,9 +305,9 @@ fn arrays_carry_a_network_from_one_layout_to_another() {
 #[test]
 fn arrays_of_another_network_are_refused_and_change_nothing() {
     let spec = zoo::build("resnet10:m=2", 8, 10).unwrap();
-    let mut network = assemble(&spec, Precision::Float32);
+    let mut network = assemble(&spec, Precision::F32);
     let good = network.to_arrays();
-    let mut refuse = |change: &dyn Fn(&mut std::collections::BTreeMap<String, crate::array::Array>)| {
+    let mut refuse = |change: &dyn Fn(&mut std::collections::BTreeMap<String, recipes::array::Array>)| {
         let mut arrays = good.clone();
         change(&mut arrays);
         let words = network.load_arrays(&arrays).unwrap_err().to_string();
@@ -317,7 +317,7 @@ fn arrays_of_another_network_are_refused_and_change_nothing() {
     assert!(
         refuse(&|arrays| drop(arrays.remove("stem.norm1.running_var"))).contains("stem.norm1.running_var")
     );
-    let extra = crate::array::Array::from_floats(&[1], &[1.0]);
+    let extra = recipes::array::Array::from_floats(&[1], &[1.0]);
     assert!(refuse(&|arrays| drop(arrays.insert("other".to_owned(), extra.clone()))).contains("\"other\""));
     assert!(
         refuse(&|arrays| drop(arrays.insert("head.fc1.bias".to_owned(), extra.clone()))).contains("[10]")

@@ -4,7 +4,8 @@
 //! the same twelve numbers, neutral where it does nothing, so that all images of a batch take the same few operations:
 //! pixels are moved by an affine map of places, then colors are computed.
 
-use crate::random::Stream;
+use recipes::random::Stream;
+
 use crate::tensor::{Kind, Tensor};
 
 /// The greatest shear, in pixels per pixel.

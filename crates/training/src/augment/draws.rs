@@ -1,9 +1,11 @@
 //! The random numbers of an epoch, drawn on the host as a pure function of seed and epoch.
 
 use network::shape::Shape;
+use recipes::random::Stream;
 
-use super::{Augmentation, Change};
-use crate::random::Stream;
+use recipes::recipe::Augmentation;
+
+use super::Change;
 
 /// Random numbers of an image: shift down, shift right, mirrored, row and column of what is cut out.
 pub(crate) const PER_IMAGE: usize = 5;
@@ -64,7 +66,7 @@ impl Draws {
             draws.changes = vec![0.0; steps * Change::NUMBERS * batch];
             for step in draws.changes.chunks_exact_mut(Change::NUMBERS * batch) {
                 for image in 0..batch {
-                    let change = Change::draw(augmentation.trivial, &mut stream);
+                    let change = Change::draw(augmentation.trivial as f32, &mut stream);
                     for (index, number) in change.numbers().into_iter().enumerate() {
                         step[index * batch + image] = number;
                     }
@@ -76,11 +78,13 @@ impl Draws {
 
     fn draw_mixture(&mut self, augmentation: &Augmentation, shape: Shape, stream: &mut Stream) {
         let (mut share, mut corners) = (1.0, [0; PER_BATCH]);
+        // Rounded to 32 bits as ever: a run that goes on must draw what it would have drawn.
+        let rounded = |concentration: f64| f64::from(concentration as f32);
         if augmentation.mixup > 0.0 {
-            share = beta(stream, f64::from(augmentation.mixup)) as f32;
+            share = beta(stream, rounded(augmentation.mixup)) as f32;
         }
         if augmentation.cutmix > 0.0 {
-            let side = (1.0 - beta(stream, f64::from(augmentation.cutmix))).sqrt();
+            let side = (1.0 - beta(stream, rounded(augmentation.cutmix))).sqrt();
             let rows = span(stream, shape.height, side);
             let columns = span(stream, shape.width, side);
             corners = [rows.0, rows.1, columns.0, columns.1];

@@ -3,12 +3,12 @@
 use std::time::Instant;
 
 use network::spec::NetworkSpec;
+use recipes::random::Stream;
+use recipes::recipe::{Augmentation, Distillation, Precision};
 
 use super::{DeviceImages, GraphUse, ImageSet, LearnError, LearnOptions, Learner, StepRates};
-use crate::assemble::{AssembleOptions, Precision, TrainableNetwork};
-use crate::augment::Augmentation;
-use crate::distill::{Distillation, Losses};
-use crate::random::Stream;
+use crate::assemble::{AssembleOptions, TrainableNetwork};
+use crate::distill::Losses;
 use crate::tensor::{Device, guarded};
 
 /// What to measure.
@@ -95,10 +95,8 @@ fn learner(spec: &NetworkSpec, options: &BenchOptions, device: Device) -> Result
     let network = TrainableNetwork::new(spec, &assemble, device)?;
     let teacher = options.teacher.as_ref().map(|spec| TrainableNetwork::new(spec, &assemble, device));
     let teacher = teacher.transpose()?;
-    let losses = Losses {
-        distillation: teacher.as_ref().map(|_| Distillation::hinton_soft(4.0, 0.9)),
-        ..Losses::default()
-    };
+    let losses =
+        Losses { distillation: teacher.as_ref().map(|_| Distillation::soft(4.0, 0.9)), ..Losses::default() };
     let augmentation = Augmentation { crop_padding: 4, flip: true, ..Augmentation::default() };
     let learn = LearnOptions {
         batch: options.batch,

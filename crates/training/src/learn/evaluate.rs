@@ -7,18 +7,16 @@ use crate::tensor::{Kind, guarded, no_grad, to_floats};
 
 /// What a network makes of a set of images.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Evaluation {
-    /// Right answers.
-    pub correct: u64,
-    /// Images.
-    pub images: u64,
+pub(crate) struct Evaluation {
+    pub(crate) correct: u64,
+    pub(crate) images: u64,
     /// The mean cross-entropy.
-    pub loss: f64,
+    pub(crate) loss: f64,
 }
 
 impl Evaluation {
     /// The fraction of right answers.
-    pub fn accuracy(&self) -> f64 {
+    pub(crate) fn accuracy(&self) -> f64 {
         self.correct as f64 / self.images as f64
     }
 }
@@ -27,7 +25,7 @@ impl Evaluation {
 ///
 /// # Errors
 /// When the images do not fit the network, or the device runs out of memory.
-pub fn evaluate(
+pub(crate) fn evaluate(
     network: &TrainableNetwork,
     images: &DeviceImages,
     batch: usize,
@@ -53,10 +51,7 @@ pub fn evaluate(
 }
 
 /// The logits of every image, one row after the other.
-///
-/// # Errors
-/// As for [`evaluate`].
-pub fn predict(
+pub(crate) fn predict(
     network: &TrainableNetwork,
     images: &DeviceImages,
     batch: usize,

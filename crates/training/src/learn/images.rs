@@ -9,24 +9,24 @@ use crate::tensor::{Device, Tensor, guarded};
 
 /// Images with labels, on the host.
 #[derive(Clone, Copy, Debug)]
-pub struct ImageSet<'a> {
+pub(crate) struct ImageSet<'a> {
     /// Of one image.
-    pub shape: Shape,
+    pub(crate) shape: Shape,
     /// How many classes there are.
-    pub classes: usize,
+    pub(crate) classes: usize,
     /// One image after the other: channels, rows, columns.
-    pub images: &'a [u8],
+    pub(crate) images: &'a [u8],
     /// The class of each.
-    pub labels: &'a [u16],
+    pub(crate) labels: &'a [u16],
     /// Of each channel, on a scale from 0 to 1.
-    pub mean: &'a [f32],
+    pub(crate) mean: &'a [f32],
     /// Of each channel, on the same scale.
-    pub deviation: &'a [f32],
+    pub(crate) deviation: &'a [f32],
 }
 
 /// Images with labels, on a device.
 #[derive(Debug)]
-pub struct DeviceImages {
+pub(crate) struct DeviceImages {
     pub(super) pixels: Pixels,
     pub(super) labels: Tensor,
     pub(super) classes: usize,
@@ -37,7 +37,7 @@ impl DeviceImages {
     ///
     /// # Errors
     /// When counts do not fit, a label is no class, or the device has no room.
-    pub fn new(set: &ImageSet<'_>, device: Device) -> Result<Self, LearnError> {
+    pub(crate) fn new(set: &ImageSet<'_>, device: Device) -> Result<Self, LearnError> {
         let ImageSet { shape, classes, images, labels, mean, deviation } = *set;
         let count = labels.len();
         if count == 0 || images.len() as u64 != shape.scalars() * count as u64 {
@@ -59,14 +59,8 @@ impl DeviceImages {
         Ok(guarded(place)?)
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.pixels.count() as usize
-    }
-
-    /// Never: a set has at least one image.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Whether a network takes such images and knows as many classes.

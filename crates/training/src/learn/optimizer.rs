@@ -9,7 +9,7 @@ use crate::tensor::{Kind, Tensor, fused_adam, fused_sgd};
 
 /// How weights move.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Optimizer {
+pub(crate) enum Optimizer {
     /// Stochastic gradient descent with momentum.
     Sgd {
         /// How much of the last movement stays.
@@ -147,9 +147,10 @@ fn adam(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::assemble::{AssembleOptions, Granularity, TrainableNetwork};
+    use crate::assemble::{AssembleOptions, TrainableNetwork};
     use crate::tensor::{Device, no_grad, to_floats};
     use network::zoo;
+    use recipes::method::Granularity;
 
     fn network() -> TrainableNetwork {
         let spec = zoo::build("resnet10:m=2", 8, 3).unwrap();

@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use recipes::array::Array;
+
 use super::{LearnError, Learner};
-use crate::array::Array;
 use crate::assemble::TrainableNetwork;
 use crate::tensor::{Tensor, fill_from_array, no_grad, to_array};
 
 impl Learner {
     /// The optimizer's memory by parameter, the averages, the number of steps. With these, the network's arrays and
     /// the number of the next epoch, a run goes on as if it had not been interrupted.
-    pub fn state(&self) -> BTreeMap<String, Array> {
+    pub(crate) fn state(&self) -> BTreeMap<String, Array> {
         self.named_state().into_iter().map(|(name, value)| (name, to_array(&value))).collect()
     }
 
@@ -18,7 +19,7 @@ impl Learner {
     ///
     /// # Errors
     /// When something is missing or of another shape. Nothing is changed then.
-    pub fn restore(&mut self, state: &BTreeMap<String, Array>) -> Result<(), LearnError> {
+    pub(crate) fn restore(&mut self, state: &BTreeMap<String, Array>) -> Result<(), LearnError> {
         let named = self.named_state();
         let shape = |array: &Array| array.shape.iter().map(|side| *side as i64).collect::<Vec<_>>();
         let is_absent = |(name, value): &&(String, Tensor)| {
@@ -48,7 +49,7 @@ impl Learner {
     }
 
     /// Runs something with the averaged weights in place; with the present ones where no average is kept.
-    pub fn with_average<T>(&mut self, run: impl FnOnce(&TrainableNetwork) -> T) -> T {
+    pub(crate) fn with_average<T>(&mut self, run: impl FnOnce(&TrainableNetwork) -> T) -> T {
         self.swap_average();
         let result = run(&self.network);
         self.swap_average();

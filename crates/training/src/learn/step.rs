@@ -1,7 +1,7 @@
 //! One step, and how a step is undone.
 
 use super::Learner;
-use crate::assemble::{Mode, Output};
+use crate::assemble::{Mode, NumberKinds, Output};
 use crate::distill::Targets;
 use crate::tensor::{Kind, Tensor, no_grad};
 

@@ -3,8 +3,10 @@
 //! The tables of an epoch are filled once; a step reads the row its counter points to and moves the counter. Their
 //! memory stays the same from epoch to epoch, as a recorded step needs it.
 
+use recipes::recipe::Augmentation;
+
 use super::StepRates;
-use crate::augment::{Augmentation, Change, Changes, Draws, PER_BATCH, PER_IMAGE, StepDraws};
+use crate::augment::{Change, Changes, Draws, PER_BATCH, PER_IMAGE, StepDraws};
 use crate::tensor::{Device, Kind, Tensor};
 
 /// The rates of one step, in the order of their table.

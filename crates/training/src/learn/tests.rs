@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use network::shape::Shape;
 use network::zoo;
+use recipes::random::Stream;
+use recipes::recipe::Precision;
 
 use super::*;
-use crate::assemble::{AssembleOptions, Precision};
-use crate::random::Stream;
+use crate::assemble::AssembleOptions;
 use crate::tensor::to_floats;
 
 const SIDE: usize = 8;
@@ -56,8 +57,8 @@ fn network(name: &str, seed: u64, precision: Precision) -> TrainableNetwork {
 }
 
 fn learner(name: &str, teacher: Option<&str>, options: LearnOptions) -> Learner {
-    let teacher = teacher.map(|name| network(name, 9, Precision::Float32));
-    let student = network(name, 1, Precision::Float32);
+    let teacher = teacher.map(|name| network(name, 9, Precision::F32));
+    let student = network(name, 1, Precision::F32);
     Learner::new(student, teacher, options, Toy::new(200, 1).on_device()).unwrap()
 }
 
@@ -75,7 +76,7 @@ fn epochs(learner: &mut Learner, range: std::ops::Range<u64>) -> EpochFigures {
 
 #[test]
 fn a_small_hybrenet_learns_a_toy_set() {
-    let network = network("hrn-2x5x3x:m=2", 1, Precision::Float32);
+    let network = network("hrn-2x5x3x:m=2", 1, Precision::F32);
     let augmentation = Augmentation { crop_padding: 1, ..Augmentation::default() };
     let options = LearnOptions { batch: 25, augmentation, ..LearnOptions::default() };
     let mut learner = Learner::new(network, None, options, Toy::new(200, 1).on_device()).unwrap();
@@ -94,7 +95,7 @@ fn a_small_hybrenet_learns_a_toy_set() {
 
 #[test]
 fn learning_in_bf16_lowers_the_loss_too() {
-    let network = network("resnet10:m=2", 1, Precision::BFloat16);
+    let network = network("resnet10:m=2", 1, Precision::Bf16);
     let options = LearnOptions { batch: 10, ..LearnOptions::default() };
     let mut learner = Learner::new(network, None, options, Toy::new(40, 1).on_device()).unwrap();
     let losses: Vec<f64> =
@@ -105,7 +106,7 @@ fn learning_in_bf16_lowers_the_loss_too() {
 #[test]
 fn predictions_are_those_that_were_evaluated() {
     let images = Toy::new(50, 3);
-    let network = network("resnet10:m=2", 5, Precision::Float32);
+    let network = network("resnet10:m=2", 5, Precision::F32);
     let evaluation = evaluate(&network, &images.on_device(), 16).unwrap();
     let logits = predict(&network, &images.on_device(), 50).unwrap();
     let best = |row: &[f32]| (0..4).max_by(|a, b| row[*a].total_cmp(&row[*b])).unwrap();
@@ -122,7 +123,7 @@ fn everything() -> LearnOptions {
         ema: Some(0.9),
         losses: Losses {
             label_smoothing: 0.1,
-            distillation: Some(Distillation::hinton_soft(4.0, 0.9)),
+            distillation: Some(Distillation::soft(4.0, 0.9)),
             auxiliary_weight: 0.0,
         },
         augmentation: Augmentation {
@@ -167,7 +168,7 @@ fn a_resumed_run_ends_where_the_uninterrupted_one_does() {
         let mut second = fresh();
         let mut network = second.into_network();
         network.load_arrays(&arrays).unwrap();
-        let teacher = Some(super::tests::network("resnet10:m=2", 9, Precision::Float32));
+        let teacher = Some(super::tests::network("resnet10:m=2", 9, Precision::F32));
         second = Learner::new(network, teacher, options.clone(), Toy::new(200, 1).on_device()).unwrap();
         second.restore(&state).unwrap();
         epochs(&mut second, 2..4);
@@ -218,8 +219,8 @@ fn averages_follow_slowly_and_are_swapped_in_and_out() {
 #[test]
 fn a_penalty_lowers_keep_scores_and_decay_leaves_them() {
     let run = |keep_penalty| {
-        let mut network = network("resnet10:m=2", 1, Precision::Float32);
-        network.enable_keep_scores(crate::assemble::Granularity::Pixel).unwrap();
+        let mut network = network("resnet10:m=2", 1, Precision::F32);
+        network.enable_keep_scores(recipes::method::Granularity::Pixel).unwrap();
         let options = LearnOptions { batch: 20, weight_decay: 0.5, ..LearnOptions::default() };
         let mut learner = Learner::new(network, None, options, Toy::new(100, 1).on_device()).unwrap();
         // A network that learns nothing but scores: without rates nothing moves, so the rate is tiny.
@@ -228,7 +229,7 @@ fn a_penalty_lowers_keep_scores_and_decay_leaves_them() {
         let scores = learner.network().keep_scores();
         scores.iter().map(|(_, scores)| to_floats(scores).iter().sum::<f32>()).sum::<f32>()
     };
-    let total = network("resnet10:m=2", 1, Precision::Float32).relu_count() as f32;
+    let total = network("resnet10:m=2", 1, Precision::F32).relu_count() as f32;
     assert!((run(0.0) - total).abs() < 0.01 * total, "{} {total}", run(0.0));
     assert!(run(1.0) < 0.995 * total, "{} {total}", run(1.0));
 }
@@ -252,7 +253,7 @@ fn parts_that_do_not_fit_are_refused() {
         options
     };
     let refuse = |options: LearnOptions, teacher: Option<TrainableNetwork>| {
-        let network = network("resnet10:m=2", 1, Precision::Float32);
+        let network = network("resnet10:m=2", 1, Precision::F32);
         Learner::new(network, teacher, options, Toy::new(50, 1).on_device()).err().unwrap().to_string()
     };
     assert!(refuse(options(&|options| options.batch = 51), None).contains("from 1 to 50"));
@@ -291,7 +292,7 @@ fn steps_are_measured() {
         let options = BenchOptions {
             batch: 4,
             steps: 20,
-            precision: Precision::Float32,
+            precision: Precision::F32,
             graph: GraphUse::Auto,
             data_pipeline,
             teacher,

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! search      weights and keep scores together: Adam without decay, cross-entropy + distillation at T = 4 +
-//!             penalty * sum of absolute scores (SNL section 3, equation 2); penalty by `penalty`
-//! settle      scores above 0.01 stay, the budget is hit exactly, the mask is 0/1 from here on (`settle`)
+//!             penalty * sum of absolute scores (SNL section 3, equation 2); penalty by `recipes::method::Penalty`
+//! settle      scores above 0.01 stay, the budget is hit exactly, the mask is 0/1 from here on (`KeepScores`)
 //! fine-tune   the masked network with the same teacher: SGD, cosine (SNL section 4)
 //! ```
 //!
@@ -11,14 +11,151 @@
 //! the authors' code. What differs from it: the count is looked at several times an epoch near the budget, so that
 //! the search ends on it instead of somewhere below, and kept scores become exactly 1.
 
-#[cfg(feature = "libtorch")]
 mod count;
-mod penalty;
-#[cfg(feature = "libtorch")]
-pub(crate) mod search;
-mod settle;
+mod search;
 
-pub use penalty::{Penalty, PenaltySchedule};
-#[cfg(feature = "libtorch")]
+use std::path::Path;
+
+use network::cost::Cost;
+use network::mask::ActivationMask;
+use recipes::checkpoint::{Checkpoint, Part};
+use recipes::file::write_whole;
+use recipes::method::SnlSection;
+use recipes::recipe::{Distillation, MaskSection, ReadingOfWeight, StartSection};
+
+use super::{Found, Job, OptimizeRunError, OptimizeWatch, read_json, write_json};
+use crate::assemble::{AssembleOptions, TrainableNetwork};
+use crate::learn::DeviceImages;
+use crate::run::{Images, assemble_options, image_set, learn_options, trained};
+use search::Search;
+
 pub use search::{SearchEpoch, SearchFigures};
-pub use settle::{KeepScores, MAX_MOVED, ScoreGranularity, SettleError, Settled, THRESHOLD};
+
+/// Training images that settling is tried on where none are held out; the test images are looked at once, at the end.
+const TRIED_IMAGES: usize = 5000;
+
+impl Job<'_> {
+    pub(super) fn snl(
+        &self,
+        section: &SnlSection,
+        images: &Images,
+        watch: &mut dyn OptimizeWatch,
+    ) -> Result<Found, OptimizeRunError> {
+        let budget = section.budget.resolve(self.spec.name(), self.baseline())?;
+        if let Some(path) = &section.start {
+            // Found out before a teacher is trained.
+            self.beginning(path, false, images)?;
+        }
+        let teacher = self.teacher(watch)?;
+        let settled = self.options.folder.join("settled");
+        let mask_file = settled.join("mask.sordino-mask");
+        if !settled.join("settled.json").is_file() {
+            watch.part(&format!("search: {} from {} ReLUs to {budget}", self.spec.name(), self.baseline()));
+            self.search(section, budget, images, &teacher, &settled, watch)?;
+        }
+        let figures: SearchFigures = read_json(&settled.join("settled.json"))?;
+        let short = if figures.relus < budget {
+            format!(", the most of {budget} that whole channels allow")
+        } else {
+            String::new()
+        };
+        watch.part(&format!(
+            "fine-tuning: {} ReLUs{short}; {:.2}% before settling, {:.2}% after, on {} images",
+            figures.relus,
+            100.0 * figures.accuracy_before_settling,
+            100.0 * figures.accuracy_after_settling,
+            figures.tried_on
+        ));
+        let mut recipe = self.distilled_recipe(&teacher);
+        if self.recipe.training.loss.distillation.is_none() {
+            let distillation =
+                Distillation::Kd { temperature: 4.0, weight: 1.0, reading: ReadingOfWeight::Added };
+            recipe.training.loss.distillation = Some(distillation);
+        }
+        recipe.start = Some(StartSection { checkpoint: settled });
+        recipe.mask = Some(MaskSection { file: mask_file });
+        recipe.title = format!("{} linearized to {} ReLUs", self.spec.name(), figures.relus);
+        let cost = Cost { relus: figures.relus, ..Cost::of(&self.spec) };
+        let title = recipe.title.clone();
+        let record =
+            self.train_recorded(recipe, &title, cost, &self.options.folder.join("trained"), watch)?;
+        Ok(Found { records: vec![record], criticality: Vec::new() })
+    }
+
+    /// The network with the weights that its search begins with.
+    fn beginning(
+        &self,
+        path: &Path,
+        is_teacher: bool,
+        images: &Images,
+    ) -> Result<TrainableNetwork, OptimizeRunError> {
+        let device = self.options.device;
+        let start = Checkpoint::load(path, Part::Weights)?;
+        images.must_match(&start.state, path)?;
+        let options = AssembleOptions { auxiliary_head: false, ..assemble_options(self.recipe, device) };
+        let mut network = TrainableNetwork::new(&self.spec, &options, device)?;
+        network.load_arrays(&start.weights).map_err(|source| OptimizeRunError::OtherStart {
+            network: self.spec.name().to_owned(),
+            path: path.to_owned(),
+            came: start.spec().map_or_else(|_| "no network".to_owned(), |spec| spec.name().to_owned()),
+            is_teacher,
+            source: Box::new(source),
+        })?;
+        Ok(network)
+    }
+
+    /// Searches, settles, and writes the masked network as a checkpoint to fine-tune from.
+    fn search(
+        &self,
+        section: &SnlSection,
+        budget: u64,
+        images: &Images,
+        teacher_path: &Path,
+        settled_folder: &Path,
+        watch: &mut dyn OptimizeWatch,
+    ) -> Result<(), OptimizeRunError> {
+        let device = self.options.device;
+        if let Some(threads) = self.options.threads {
+            crate::tensor::set_threads(threads);
+        }
+        let teacher_checkpoint = Checkpoint::load(teacher_path, Part::Weights)?;
+        images.must_match(&teacher_checkpoint.state, teacher_path)?;
+        let options = AssembleOptions { auxiliary_head: false, ..assemble_options(self.recipe, device) };
+        let teacher = trained(&teacher_checkpoint, &teacher_checkpoint.spec()?, options.clone(), device)?;
+        let network = match &section.start {
+            Some(path) => self.beginning(path, false, images)?,
+            None => self.beginning(teacher_path, true, images)?,
+        };
+        let state = images.state(self.recipe, &self.spec);
+        let folder = self.options.folder.join("search");
+        let trial = match &images.held_out {
+            Some(set) => ("held-out", DeviceImages::new(&image_set(set), device)?),
+            None => {
+                ("training", DeviceImages::new(&image_set(&images.training.first(TRIED_IMAGES)), device)?)
+            }
+        };
+        let search = Search {
+            section,
+            budget,
+            learning: learn_options(self.recipe),
+            trial,
+            folder: &folder,
+            shard_bytes: self.options.shard_bytes,
+        };
+        let set = DeviceImages::new(&image_set(&images.training), device)?;
+        let (network, settled, figures) =
+            search.run(network, teacher, set, state.clone(), &mut |epoch| watch.search(epoch))?;
+        let mask = settled.mask.to_bytes();
+        let checkpoint = Checkpoint {
+            state: recipes::checkpoint::State { recipe: self.bare_recipe(), ..state },
+            weights: network.to_arrays(),
+            optimizer: recipes::checkpoint::Arrays::new(),
+            mask: Some(mask.clone()),
+        };
+        checkpoint.save(settled_folder, self.options.shard_bytes)?;
+        write_whole(&settled_folder.join("mask.sordino-mask"), &mask)?;
+        debug_assert!(ActivationMask::from_bytes(&mask, &self.spec).is_ok());
+        // Written last: it says that the others are whole.
+        write_json(&settled_folder.join("settled.json"), &figures)
+    }
+}

@@ -3,17 +3,21 @@
 use std::path::PathBuf;
 
 use network::mask::MaskReadError;
+use recipes::checkpoint::CheckpointError;
+use recipes::data::DataError;
+use recipes::file::FileError;
+use recipes::log::LogError;
+use recipes::recipe::NetworkSectionError;
 
 use crate::assemble::AssembleError;
-use crate::checkpoint::CheckpointError;
-use crate::data::DataError;
 use crate::learn::LearnError;
-use crate::log::LogError;
-use crate::recipe::NetworkSectionError;
 
 /// A run that cannot begin or go on.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
+    /// A file that could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The images.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -53,14 +57,6 @@ pub enum RunError {
         folder: PathBuf,
         /// The first line that differs.
         difference: String,
-    },
-    /// The folder cannot be made.
-    #[error("cannot make the folder {}", folder.display())]
-    Folder {
-        /// The folder.
-        folder: PathBuf,
-        /// Why.
-        source: std::io::Error,
     },
     /// The teacher.
     #[error("the teacher {} cannot be used", path.display())]

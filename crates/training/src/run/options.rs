@@ -1,13 +1,10 @@
 //! From the words of a recipe to those of the trainer.
 
-use crate::assemble::Precision as ComputePrecision;
-use crate::augment;
-use crate::distill::{self, Losses};
+use recipes::recipe::{DecayScope, Distillation, OptimizerChoice, Recipe, TrainingSection};
+use recipes::schedule::{LearningRate, Ramp};
+
+use crate::distill::Losses;
 use crate::learn::{GraphUse, LearnOptions, Optimizer, StepRates};
-use crate::recipe::{
-    self, DecayScope, Distillation, OptimizerChoice, Precision, ReadingOfWeight, Recipe, TrainingSection,
-};
-use crate::schedule::{LearningRate, Ramp};
 
 /// What changes from step to step.
 #[derive(Clone)]
@@ -55,7 +52,6 @@ pub(crate) fn learn_options(recipe: &Recipe) -> LearnOptions {
             (adam, weight_decay, decay)
         }
     };
-    let recipe::Augmentation { crop_padding, flip, cutout, trivial, mixup, cutmix } = training.augmentation;
     LearnOptions {
         seed: recipe.seed,
         batch: training.batch,
@@ -65,50 +61,15 @@ pub(crate) fn learn_options(recipe: &Recipe) -> LearnOptions {
         clip: training.clip.map(|clip| clip as f32),
         ema: training.ema.map(|ema| ema as f32),
         losses: losses(training),
-        augmentation: augment::Augmentation {
-            crop_padding,
-            flip,
-            cutout,
-            trivial: trivial as f32,
-            mixup: mixup as f32,
-            cutmix: cutmix as f32,
-        },
+        augmentation: training.augmentation,
         graph: GraphUse::Auto,
     }
 }
 
 fn losses(training: &TrainingSection) -> Losses {
-    let distillation = training.loss.distillation.map(|choice| match choice {
-        Distillation::Kd { temperature, weight, reading } => {
-            let (hard_weight, soft_weight) = match reading {
-                ReadingOfWeight::Soft => (1.0 - weight, weight),
-                ReadingOfWeight::Hard => (weight, 1.0 - weight),
-                ReadingOfWeight::Added => (1.0, weight),
-            };
-            distill::Distillation::Hinton {
-                temperature: temperature as f32,
-                hard_weight: hard_weight as f32,
-                soft_weight: soft_weight as f32,
-            }
-        }
-        Distillation::Dkd { temperature, alpha, beta, .. } => distill::Distillation::Decoupled {
-            temperature: temperature as f32,
-            hard_weight: 1.0,
-            alpha: alpha as f32,
-            beta: beta as f32,
-        },
-        Distillation::LogitMse { weight } => distill::Distillation::LogitMse { weight: weight as f32 },
-    });
     Losses {
         label_smoothing: training.loss.label_smoothing as f32,
-        distillation,
+        distillation: training.loss.distillation,
         auxiliary_weight: training.auxiliary_head.map_or(0.0, |head| head.weight as f32),
-    }
-}
-
-pub(super) fn precision(precision: Precision) -> ComputePrecision {
-    match precision {
-        Precision::F32 => ComputePrecision::Float32,
-        Precision::Bf16 => ComputePrecision::BFloat16,
     }
 }

@@ -4,14 +4,15 @@ use std::path::Path;
 
 use network::mask::ActivationMask;
 use network::spec::NetworkSpec;
+use recipes::checkpoint::{self, Arrays, Checkpoint, Part, State};
+use recipes::data::{self, DataPair, Dataset, HELD_OUT_SEED, held_out_split};
+use recipes::file::FileError;
+use recipes::recipe::{MaskSection, Precision, Recipe, TrainOn};
 
-use super::options::{learn_options, precision};
+use super::options::learn_options;
 use super::{LEARNING, RunError, RunOptions};
 use crate::assemble::{AssembleOptions, TrainableNetwork};
-use crate::checkpoint::{self, Arrays, Checkpoint, Part, State};
-use crate::data::{self, DataPair, Dataset, HELD_OUT_SEED, held_out_split};
 use crate::learn::{DeviceImages, ImageSet, Learner};
-use crate::recipe::{MaskSection, Precision, Recipe, TrainOn};
 use crate::tensor::Device;
 
 /// The checkpoint to go on after; nothing for a new run.
@@ -53,7 +54,7 @@ fn first_difference(one: &Recipe, other: &Recipe) -> Option<String> {
 
 /// The folder of the run; nothing else is written before everything else is known to be good.
 pub(super) fn make_folder(folder: &Path) -> Result<(), RunError> {
-    std::fs::create_dir_all(folder).map_err(|source| RunError::Folder { folder: folder.into(), source })
+    Ok(std::fs::create_dir_all(folder).map_err(FileError::on("make the folder", folder))?)
 }
 
 /// The images of a run, divided as its recipe says.
@@ -177,10 +178,9 @@ pub(super) fn learner(
 
 /// A CPU computes with 32 bits, whatever the recipe says for a GPU.
 pub(crate) fn assemble_options(recipe: &Recipe, device: Device) -> AssembleOptions {
-    let numbers = if device == Device::Cpu { Precision::F32 } else { recipe.training.precision };
     AssembleOptions {
         seed: recipe.seed,
-        precision: precision(numbers),
+        precision: if device == Device::Cpu { Precision::F32 } else { recipe.training.precision },
         auxiliary_head: recipe.training.auxiliary_head.is_some(),
         ..AssembleOptions::default()
     }

@@ -17,8 +17,9 @@ impl Modules {
     /// last one, which makes its output, its bias.
     pub(super) fn module(&self, conv: &Conv, relu: &Layer) -> Result<Vec<Layer>, TransformError> {
         let groups = match self.reuse.layout {
-            ReuseLayout::ThreeGroups => self.three_groups(conv, relu)?,
-            ReuseLayout::EqualGroups { shortcut } => self.equal_groups(conv, relu, shortcut)?,
+            ReuseLayout::Three => self.three_groups(conv, relu)?,
+            ReuseLayout::Equal => self.equal_groups(conv, relu, false)?,
+            ReuseLayout::EqualShortcut => self.equal_groups(conv, relu, true)?,
         };
         let mixing = Conv { bias: conv.bias, ..Conv::new(conv.out, 1) };
         Ok(vec![Layer::Split(Split { groups }), Layer::Conv(mixing)])

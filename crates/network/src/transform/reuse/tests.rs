@@ -4,11 +4,7 @@ use crate::transform::{Reduction, ThinChoice, cull_stage, drop_stem_relus, thin_
 use crate::walk::Operation;
 use crate::zoo;
 
-const LAYOUTS: [ReuseLayout; 3] = [
-    ReuseLayout::ThreeGroups,
-    ReuseLayout::EqualGroups { shortcut: false },
-    ReuseLayout::EqualGroups { shortcut: true },
-];
+const LAYOUTS: [ReuseLayout; 3] = [ReuseLayout::Three, ReuseLayout::Equal, ReuseLayout::EqualShortcut];
 
 fn reused(spec: &NetworkSpec, factor: usize, layout: ReuseLayout, scope: ReuseScope) -> NetworkSpec {
     reuse_relus(spec, Reuse { factor, layout, scope }).unwrap()
@@ -30,7 +26,7 @@ fn on_all_layers_every_relu_shrinks_by_the_factor() {
         let spec = zoo::build(name, 32, 100).unwrap();
         let stages = |spec: &NetworkSpec| Cost::of(spec).relus - Cost::by_part(spec).last().unwrap().1.relus;
         for layout in LAYOUTS {
-            let after = reused(&spec, 4, layout, ReuseScope::AllLayers);
+            let after = reused(&spec, 4, layout, ReuseScope::All);
             assert_eq!(stages(&after) * 4, stages(&spec), "{name} {layout:?}");
         }
     }
@@ -47,7 +43,7 @@ fn the_work_of_a_module_is_that_of_its_drawing() {
         walk.steps().iter().filter(|step| second(&step.name)).map(|step| Cost::of_step(walk, step).macs).sum()
     };
     assert_eq!(conv(&spec), 64 * 9 * 16 * 16);
-    let work = |factor, layout| conv(&reused(&spec, factor, layout, ReuseScope::OnePerBlock));
+    let work = |factor, layout| conv(&reused(&spec, factor, layout, ReuseScope::Block));
     // Groups of 4, 8 and 4: two 3x3 convolutions, the 1x1 adapter from 8 to 4, the mixing 1x1 of 16.
     assert_eq!(work(4, LAYOUTS[0]), 64 * (9 * (8 * 8 + 4 * 4) + 8 * 4 + 16 * 16));
     // Groups of 4, 10 and 2.
@@ -67,8 +63,8 @@ fn on_thinned_networks_both_scopes_give_the_same_modules() {
     for name in ["resnet18", "hrn-2x5x3x:m=16", "wrn-16x8"] {
         let thinned = all(&zoo::build(name, 32, 100).unwrap());
         for layout in LAYOUTS {
-            let inner = reused(&thinned, 4, layout, ReuseScope::OnePerBlock);
-            assert_eq!(reused(&thinned, 4, layout, ReuseScope::AllLayers), inner, "{name} {layout:?}");
+            let inner = reused(&thinned, 4, layout, ReuseScope::Block);
+            assert_eq!(reused(&thinned, 4, layout, ReuseScope::All), inner, "{name} {layout:?}");
         }
     }
 }
@@ -76,7 +72,7 @@ fn on_thinned_networks_both_scopes_give_the_same_modules() {
 #[test]
 fn pre_activation_blocks_have_modules_in_every_layout() {
     let spec = zoo::build("wrn-16x8", 32, 100).unwrap();
-    let work = |layout| Cost::of(&reused(&spec, 4, layout, ReuseScope::AllLayers)).macs;
+    let work = |layout| Cost::of(&reused(&spec, 4, layout, ReuseScope::All)).macs;
     assert!(work(LAYOUTS[0]) != work(LAYOUTS[1]));
     assert_eq!(work(LAYOUTS[1]), work(LAYOUTS[2]));
     assert!(work(LAYOUTS[1]) < Cost::of(&spec).macs / 2, "most convolutions became modules");
@@ -85,7 +81,7 @@ fn pre_activation_blocks_have_modules_in_every_layout() {
 #[test]
 fn all_layouts_have_the_same_relus_and_other_work() {
     let spec = zoo::build("resnet18", 32, 100).unwrap();
-    let costs = LAYOUTS.map(|layout| Cost::of(&reused(&spec, 8, layout, ReuseScope::OnePerBlock)));
+    let costs = LAYOUTS.map(|layout| Cost::of(&reused(&spec, 8, layout, ReuseScope::Block)));
     assert!(costs.iter().all(|cost| cost.relus == costs[0].relus));
     assert!(costs[0].macs != costs[1].macs);
     assert_eq!(costs[1].macs, costs[2].macs, "an identity shortcut costs no multiply-add");
@@ -107,8 +103,8 @@ const CLIPPED: &str = r#"
 #[test]
 fn dilation_bias_and_clipping_survive() {
     let spec = NetworkSpec::from_toml(CLIPPED).unwrap();
-    for (scope, plain_3x3) in [(ReuseScope::OnePerBlock, 1), (ReuseScope::AllLayers, 2)] {
-        let after = reused(&spec, 4, ReuseLayout::ThreeGroups, scope);
+    for (scope, plain_3x3) in [(ReuseScope::Block, 1), (ReuseScope::All, 2)] {
+        let after = reused(&spec, 4, ReuseLayout::Three, scope);
         let convs: Vec<_> = after
             .walk()
             .steps()
@@ -134,7 +130,7 @@ fn nested_relus_take_part() {
     let branches = r#"{ branches = { join = "sum", branches = [["relu6"], []] } }"#;
     let text = CLIPPED.replace("after_sum = [\"relu6\"]", &format!("after_sum = [{branches}]"));
     let spec = NetworkSpec::from_toml(&text).unwrap();
-    let after = reused(&spec, 4, ReuseLayout::ThreeGroups, ReuseScope::AllLayers);
+    let after = reused(&spec, 4, ReuseLayout::Three, ReuseScope::All);
     assert_eq!(Cost::of(&after).relus * 4, Cost::of(&spec).relus);
 }
 
@@ -142,7 +138,7 @@ fn nested_relus_take_part() {
 fn a_narrow_first_convolution_stays_dense() {
     let narrow = CLIPPED.replace("body = [{ conv = { out = 8", "body = [{ conv = { out = 4");
     let spec = NetworkSpec::from_toml(&narrow).unwrap();
-    let after = reused(&spec, 4, ReuseLayout::ThreeGroups, ReuseScope::AllLayers);
+    let after = reused(&spec, 4, ReuseLayout::Three, ReuseScope::All);
     assert_eq!(Cost::of(&after).relus * 4, Cost::of(&spec).relus);
     assert_eq!(Cost::of(&after).macs, Cost::of(&spec).macs);
 }
@@ -165,7 +161,7 @@ fn what_cannot_be_reused_is_refused_with_its_place() {
         assert!(error.starts_with("stage 1, block 1 cannot reuse ReLUs"), "{name}: {error}");
     }
     let shared = zoo::build("darts:c=4,d=4,share=yes", 32, 10).unwrap();
-    let all = |factor| Reuse { scope: ReuseScope::AllLayers, ..Reuse::new(factor) };
+    let all = |factor| Reuse { scope: ReuseScope::All, ..Reuse::new(factor) };
     assert!(matches!(reuse_relus(&shared, all(4)), Err(TransformError::NotReusable { .. })));
     let spec = zoo::build("resnet18:m=30", 32, 100).unwrap();
     let error = reuse_relus(&spec, Reuse::new(4)).unwrap_err().to_string();

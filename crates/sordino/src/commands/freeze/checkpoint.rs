@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use network::inference_model::InferenceModel;
+use recipes::data::{self, Dataset};
+use recipes::trial::{self, TrainedNetwork, calibration_images, spread};
 use serde::Serialize;
-use training::data::{self, Dataset};
-use training::trial::{self, TrainedNetwork, calibration_images, spread};
 
 use super::{Arguments, Report};
 use crate::commands::model::{Calibration, Origin};
+use crate::commands::trainer;
 use crate::commands::trial::{note_model, progress, threads_or_all};
 
 /// Training images that fix the scales.
@@ -141,16 +142,10 @@ fn try_model(
     Ok(Some(Accuracy { tried, measured_in_training: trained.checkpoint.state.accuracy.clone() }))
 }
 
-/// What the network says in floating point: by libtorch, where this build has it.
-#[cfg(feature = "training")]
+/// What the network says in floating point: by libtorch where this build has it, or else by the plain executor.
 fn float_answers(trained: &TrainedNetwork, set: &Dataset, threads: usize) -> anyhow::Result<Vec<usize>> {
-    use training::tensor::{self, Device};
-    tensor::set_threads(threads);
-    let device = if tensor::cuda_is_available() { Device::Cuda } else { Device::Cpu };
-    Ok(training::run::answers(&trained.checkpoint, set, device)?)
-}
-
-#[cfg(not(feature = "training"))]
-fn float_answers(trained: &TrainedNetwork, set: &Dataset, threads: usize) -> anyhow::Result<Vec<usize>> {
-    Ok(trained.answers(set, threads)?)
+    match trainer::answers(&trained.checkpoint, set, threads)? {
+        Some(answers) => Ok(answers),
+        None => Ok(trained.answers(set, threads)?),
+    }
 }

@@ -3,10 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use training::data::{DataKind, survey};
-use training::optimize::snl::{PenaltySchedule, ScoreGranularity};
-use training::optimize::{OptimizeSection, ReluBudget};
-use training::recipe::{Augmentation, NetworkSection, Precision, Recipe, ScheduleKind, TeacherSection};
+use recipes::data::{DataKind, survey};
+use recipes::method::{Granularity, OptimizeSection, PenaltySchedule, ReluBudget};
+use recipes::recipe::{Augmentation, NetworkSection, Precision, Recipe, ScheduleKind, TeacherSection};
 
 use super::{CommonArguments, Method};
 
@@ -14,9 +13,9 @@ use super::{CommonArguments, Method};
 pub(super) const SYNTHETIC: &str = "synthetic";
 
 /// Our recipe of each method.
-const DEEPREDUCE: &str = include_str!("../../../assets/recipes/deepreduce-28.7k.toml");
-const SNL: &str = include_str!("../../../assets/recipes/snl-resnet18-25k.toml");
-const DEEPRESHAPE: &str = include_str!("../../../assets/recipes/hybrenet-163k-cifar100.toml");
+const DEEPREDUCE: &str = "deepreduce-28.7k";
+const SNL: &str = "snl-resnet18-25k";
+const DEEPRESHAPE: &str = "hybrenet-163k-cifar100";
 
 /// Epochs, batch and, except after a search, rate of a first try on the synthetic set.
 const TRIAL_EPOCHS: u32 = 12;
@@ -53,7 +52,7 @@ pub(super) fn of(method: &Method) -> anyhow::Result<Recipe> {
 
 /// The file given, or our recipe of the method without its teacher; whether it is ours.
 fn base(method: &Method, common: &CommonArguments) -> anyhow::Result<(Recipe, bool)> {
-    let (text, wanted) = match method {
+    let (ours, wanted) = match method {
         Method::Deepreduce(_) => (DEEPREDUCE, "deepreduce"),
         Method::Snl(_) => (SNL, "snl"),
         Method::Deepreshape(_) => (DEEPRESHAPE, "deepreshape"),
@@ -71,7 +70,7 @@ fn base(method: &Method, common: &CommonArguments) -> anyhow::Result<(Recipe, bo
     {
         bail!("give a budget, such as --budget 50K or --budget 25%, or a recipe with --recipe");
     }
-    let mut recipe = Recipe::from_toml(text)?;
+    let mut recipe = Recipe::from_toml(recipes::ours::text(ours).expect("it comes with the product"))?;
     recipe.teacher = None;
     recipe.title = String::new();
     if !matches!(method, Method::Snl(_)) {
@@ -131,8 +130,7 @@ fn set_epochs(recipe: &mut Recipe, epochs: u32) {
         let moved = |milestone: &mut u32| *milestone = (f64::from(*milestone) * part).round() as u32;
         training.schedule.milestones.iter_mut().for_each(moved);
     }
-    if let Some(training::recipe::Distillation::Dkd { warm_up_epochs, .. }) = &mut training.loss.distillation
-    {
+    if let Some(recipes::recipe::Distillation::Dkd { warm_up_epochs, .. }) = &mut training.loss.distillation {
         *warm_up_epochs *= part;
     }
 }
@@ -144,7 +142,7 @@ fn set_method(recipe: &mut Recipe, method: &Method, budget: Option<ReluBudget>) 
             section.budget = budget.unwrap_or(section.budget);
             section.start = arguments.start.clone().or(section.start.take());
             if arguments.channels {
-                section.granularity = ScoreGranularity::Channel;
+                section.granularity = Granularity::Channel;
             }
             if let Some(epochs) = arguments.search_epochs {
                 let (first, raise) = match section.penalty {

@@ -1,6 +1,7 @@
 //! How many ReLUs the scores keep, read from the device as one number, and when to look again.
 
-use super::ScoreGranularity;
+use recipes::method::{Granularity, THRESHOLD};
+
 use crate::assemble::TrainableNetwork;
 use crate::tensor::{Kind, Tensor, no_grad, to_integers};
 
@@ -14,11 +15,11 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    pub(super) fn new(network: &TrainableNetwork, granularity: ScoreGranularity) -> Self {
+    pub(super) fn new(network: &TrainableNetwork, granularity: Granularity) -> Self {
         let sites = network.spec().walk().sites();
         let weight = |site: usize| match granularity {
-            ScoreGranularity::Pixel => 1,
-            ScoreGranularity::Channel => sites[site].shape.pixels() as i64,
+            Granularity::Pixel => 1,
+            Granularity::Channel => sites[site].shape.pixels() as i64,
         };
         Self { weights: network.keep_scores().iter().map(|(site, _)| weight(site.0)).collect() }
     }
@@ -41,7 +42,7 @@ impl Counter {
 /// stand high enough above the threshold cannot cross it sooner.
 pub(super) fn next_look(above: impl Fn(f32) -> u64, stop: u64, learning_rate: f32, longest: u64) -> u64 {
     let mut steps = longest;
-    while steps > 1 && above(super::THRESHOLD + LARGEST_MOVE * learning_rate * steps as f32) < stop {
+    while steps > 1 && above(THRESHOLD + LARGEST_MOVE * learning_rate * steps as f32) < stop {
         steps /= 4;
     }
     steps.max(1)

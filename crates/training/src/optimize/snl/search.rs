@@ -1,21 +1,24 @@
 //! The search: weights and keep scores learn together until few enough scores stand above the threshold.
 
+use std::fs::File;
+use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use network::spec::NetworkSpec;
+use recipes::array::{Array, ArrayKind};
+use recipes::checkpoint::{Checkpoint, Part, State};
+use recipes::file::{FileError, write_whole};
+use recipes::method::{Granularity, KeepScores, Penalty, Settled, SnlSection, THRESHOLD};
+use recipes::recipe::{Distillation, ReadingOfWeight};
 use serde::{Deserialize, Serialize};
 
 use super::count::{Counter, next_look};
-use super::{KeepScores, Penalty, ScoreGranularity, Settled, THRESHOLD};
-use crate::array::{Array, ArrayKind};
-use crate::assemble::{Granularity, TrainableNetwork};
-use crate::checkpoint::{Checkpoint, Part, State};
-use crate::distill::{Distillation, Losses};
+use crate::assemble::TrainableNetwork;
+use crate::distill::Losses;
 use crate::learn::{DeviceImages, LearnOptions, Learner, Optimizer, StepRates, evaluate};
-use crate::optimize::SnlSection;
-use crate::optimize::run::OptimizeRunError;
-use crate::optimize::run::identity::comparable;
+use crate::optimize::OptimizeRunError;
+use crate::optimize::identity::comparable;
 use crate::tensor::to_floats;
 
 /// Images of one step of a trial.
@@ -101,10 +104,7 @@ impl Search<'_> {
         state: State,
         watch: &mut dyn FnMut(&SearchEpoch),
     ) -> Result<(TrainableNetwork, Settled, SearchFigures), OptimizeRunError> {
-        network.enable_keep_scores(match self.section.granularity {
-            ScoreGranularity::Pixel => Granularity::Pixel,
-            ScoreGranularity::Channel => Granularity::Channel,
-        })?;
+        network.enable_keep_scores(self.section.granularity)?;
         let start = network.relu_count();
         let earlier = self.earlier(&state)?;
         if let Some((earlier, _)) = &earlier {
@@ -127,7 +127,7 @@ impl Search<'_> {
 
     /// The last checkpoint of an interrupted search, if there is one.
     fn earlier(&self, state: &State) -> Result<Option<(Checkpoint, Penalty)>, OptimizeRunError> {
-        if crate::checkpoint::find(self.folder).is_err() {
+        if recipes::checkpoint::find(self.folder).is_err() {
             return Ok(None);
         }
         let mut earlier = Checkpoint::load(self.folder, Part::All)?;
@@ -142,10 +142,10 @@ impl Search<'_> {
 
     /// Adam without decay, cross-entropy and distillation: all as in the authors' code.
     fn options(&self) -> LearnOptions {
-        let distillation = Distillation::Hinton {
-            temperature: self.section.temperature as f32,
-            hard_weight: 1.0,
-            soft_weight: self.section.distillation as f32,
+        let distillation = Distillation::Kd {
+            temperature: self.section.temperature,
+            weight: self.section.distillation,
+            reading: ReadingOfWeight::Added,
         };
         LearnOptions {
             batch: self.section.batch,
@@ -271,8 +271,8 @@ impl Running<'_> {
     fn max_moved(&self) -> f64 {
         let allowed = self.search.section.max_moved;
         match self.search.section.granularity {
-            ScoreGranularity::Pixel => allowed,
-            ScoreGranularity::Channel => {
+            Granularity::Pixel => allowed,
+            Granularity::Channel => {
                 let sites = self.spec().walk().sites().iter();
                 let channel = sites.map(|site| site.shape.pixels()).max().unwrap_or(1);
                 allowed + channel as f64 / self.search.budget as f64
@@ -293,30 +293,27 @@ impl Running<'_> {
 }
 
 /// `search.jsonl`: one line for each epoch.
-struct SearchLog(std::fs::File);
+struct SearchLog {
+    path: PathBuf,
+    file: File,
+}
 
 impl SearchLog {
     /// Opens the log and keeps the lines of the epochs that are done.
     fn open(folder: &Path, epochs_done: u32) -> Result<Self, OptimizeRunError> {
-        use std::io::Write;
         let path = folder.join("search.jsonl");
-        let failed = |source| OptimizeRunError::File { path: path.clone(), source };
-        std::fs::create_dir_all(folder).map_err(failed)?;
         let earlier = std::fs::read_to_string(&path).unwrap_or_default();
         let is_kept = |line: &&str| {
             serde_json::from_str::<SearchEpoch>(line).is_ok_and(|epoch| epoch.epoch <= epochs_done)
         };
-        let mut file = std::fs::File::create(&path).map_err(failed)?;
-        for line in earlier.lines().filter(is_kept) {
-            writeln!(file, "{line}").map_err(failed)?;
-        }
-        Ok(Self(file))
+        let kept: String = earlier.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
+        write_whole(&path, kept)?;
+        let file = File::options().append(true).open(&path).map_err(FileError::on("write", &path))?;
+        Ok(Self { path, file })
     }
 
     fn add(&mut self, epoch: &SearchEpoch) -> Result<(), OptimizeRunError> {
-        use std::io::Write;
         let line = serde_json::to_string(epoch).expect("an epoch holds only names and numbers");
-        let failed = |source| OptimizeRunError::File { path: "search.jsonl".into(), source };
-        writeln!(self.0, "{line}").map_err(failed)
+        Ok(writeln!(self.file, "{line}").map_err(FileError::on("write", &self.path))?)
     }
 }

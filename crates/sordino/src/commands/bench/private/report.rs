@@ -7,8 +7,8 @@ use inference::connection::TlsStream;
 use inference::plan::{LayerTraffic, PlannedTraffic};
 use inference::transcript::{Phase, Traffic};
 use network::inference_model::InferenceModel;
+use results::PrivateTiming;
 use serde::Serialize;
-use training::optimize::PrivateTiming;
 
 use super::{Arguments, Outcome, Run};
 use crate::commands::bench::party::{Measured, peak_memory, work};

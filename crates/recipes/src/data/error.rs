@@ -1,0 +1,116 @@
+//! Why a set of images cannot be used.
+
+use std::path::PathBuf;
+
+use super::DataKind;
+use crate::file::FileError;
+
+/// A set of images that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// A file that could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Nobody said where it is.
+    #[error("{} is read from a folder; say which with --data DIR (official release: {})", kind.name(), kind.origin())]
+    NoDirectory {
+        /// The set.
+        kind: DataKind,
+    },
+    /// The folder holds something else.
+    #[error("{} is not in {}: {missing}; the official release is {}", kind.name(), directory.display(), kind.origin())]
+    NotFound {
+        /// The set.
+        kind: DataKind,
+        /// Where it was looked for.
+        directory: PathBuf,
+        /// What is not there.
+        missing: String,
+    },
+    /// Images of this set have one size.
+    #[error("images of {} have sides of {expected} pixels, {side} were asked for", kind.name())]
+    Side {
+        /// The set.
+        kind: DataKind,
+        /// What was asked for.
+        side: usize,
+        /// What it has.
+        expected: usize,
+    },
+    /// A file has another length.
+    #[error("{} has {came} bytes, expected {expected}: unpack the release again", path.display())]
+    Length {
+        /// Which.
+        path: PathBuf,
+        /// What it should have.
+        expected: u64,
+        /// What it has.
+        came: u64,
+    },
+    /// A class that does not exist.
+    #[error("{}: image {image} is of class {class}, but there are {classes} classes", path.display())]
+    Class {
+        /// The file.
+        path: PathBuf,
+        /// The image's number.
+        image: usize,
+        /// Its class.
+        class: u64,
+        /// How many there are.
+        classes: usize,
+    },
+    /// A pickle of another kind.
+    #[error("{} is no python batch of the release: {reason}", path.display())]
+    Pickle {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// An image file that cannot be decoded.
+    #[error("{} is no usable image", path.display())]
+    Image {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: image::ImageError,
+    },
+    /// A line of a list that cannot be understood.
+    #[error("{}, line {line}: {reason}", path.display())]
+    List {
+        /// The file.
+        path: PathBuf,
+        /// The line's number, from 1.
+        line: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// No class folders with images.
+    #[error(
+        "{} holds no images in class folders; expected {}/CLASS/*.png, .jpg, .jpeg or .webp",
+        directory.display(),
+        directory.display()
+    )]
+    NoClasses {
+        /// The folder.
+        directory: PathBuf,
+    },
+    /// The test folder has a class that the training folder has not.
+    #[error("{} has class {class}, which the training images do not have", directory.display())]
+    UnknownClass {
+        /// The test folder.
+        directory: PathBuf,
+        /// The class.
+        class: String,
+    },
+    /// More than memory or labels hold.
+    #[error("{what} of {value} is too much; at most {limit}")]
+    TooMany {
+        /// What there is too much of.
+        what: &'static str,
+        /// How much.
+        value: u64,
+        /// What is allowed.
+        limit: u64,
+    },
+}

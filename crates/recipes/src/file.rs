@@ -1,0 +1,98 @@
+//! Files of people and of runs: read up to a limit, written whole, refused with their path.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// A file or folder that could not be read or written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}{advice}", path.display())]
+pub struct FileError {
+    /// What was tried, such as `read` or `make the folder`.
+    pub action: &'static str,
+    /// The file or folder.
+    pub path: PathBuf,
+    /// What was expected there or what to do, with its separator; empty where the action says it all.
+    pub advice: &'static str,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+impl FileError {
+    /// For `map_err`: something was tried with a path.
+    pub fn on<'a>(action: &'static str, path: &'a Path) -> impl Fn(io::Error) -> Self + Copy + use<'a> {
+        move |source| Self { action, path: path.into(), advice: "", source }
+    }
+
+    /// The same with advice for the reader.
+    #[must_use]
+    pub fn advise(self, advice: &'static str) -> Self {
+        Self { advice, ..self }
+    }
+}
+
+/// Reads a file of at most so many bytes; a device never ends.
+///
+/// # Errors
+/// When it cannot be read or is longer.
+pub fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
+    let failed = FileError::on("read", path);
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(limit.saturating_add(1)).read_to_end(&mut bytes))
+        .map_err(failed)?;
+    match bytes.len() as u64 > limit {
+        true => {
+            Err(failed(io::Error::other(format!("it has more than {limit} bytes, too many for its kind"))))
+        }
+        false => Ok(bytes),
+    }
+}
+
+/// Reads a text of at most so many bytes.
+///
+/// # Errors
+/// When it cannot be read, is longer, or is no text.
+pub fn read_text(path: &Path, limit: u64) -> Result<String, FileError> {
+    let no_text = |error| FileError::on("read", path)(io::Error::new(io::ErrorKind::InvalidData, error));
+    String::from_utf8(read_bytes(path, limit)?).map_err(no_text)
+}
+
+/// Writes a file under another name first, so that a file of this name is always whole. Makes its folder too.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_whole(path: &Path, content: impl AsRef<[u8]>) -> Result<(), FileError> {
+    let hidden = unfinished(path);
+    let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+    let written = folder.and_then(|()| fs::write(&hidden, content)).and_then(|()| fs::rename(&hidden, path));
+    written.map_err(FileError::on("write", path))
+}
+
+/// What a file is called while [`write_whole`] writes it.
+pub fn unfinished(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".writing");
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_up_to_its_limit_and_refused_with_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("inside/text");
+        write_whole(&path, "four").unwrap();
+        assert!(!unfinished(&path).exists());
+        assert_eq!(read_text(&path, 4).unwrap(), "four");
+        let error = read_text(&path, 3).unwrap_err();
+        assert_eq!(error.to_string(), format!("cannot read {}", path.display()));
+        assert_eq!(error.source.to_string(), "it has more than 3 bytes, too many for its kind");
+        fs::write(&path, [0xff]).unwrap();
+        assert!(read_text(&path, 3).is_err());
+        let missing = read_bytes(Path::new("/nowhere"), 1).unwrap_err().advise("; look elsewhere");
+        assert_eq!(missing.to_string(), "cannot read /nowhere; look elsewhere");
+    }
+}

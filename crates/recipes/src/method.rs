@@ -1,0 +1,94 @@
+//! Fewer ReLUs for the accuracy: what the papers' three methods do for a network, data and a budget.
+//!
+//! ```text
+//! candidates  DeepReDuce: criticality by training; cull, thin, reshape (section 3)
+//! penalty     SNL: how strongly keep scores are pushed to zero (section 3)
+//! settle      SNL: from keep scores to an exact mask
+//! hybrenet    DeepReShape: HybReNets for a budget, ReLU-reuse below (section 4, Algorithm 2)
+//! budget      how many ReLUs may stay
+//! section     what a recipe says about all that
+//! planned     one network to train: a name and what is done to it
+//! preview     what a recipe would train; refuses what cannot be done before anything is trained
+//! sweep       many recipes as one resumable job
+//! ```
+//!
+//! What is decided here needs no tensors and is tested without any.
+
+mod budget;
+pub mod candidates;
+pub mod hybrenet;
+mod penalty;
+mod planned;
+mod preview;
+mod section;
+mod settle;
+mod sweep;
+
+use std::path::PathBuf;
+
+use network::design::OrderError;
+use network::transform::TransformError;
+use network::zoo::ZooError;
+
+use crate::recipe::NetworkSectionError;
+
+pub use budget::{BudgetError, ReluBudget};
+pub use penalty::{Penalty, PenaltySchedule};
+pub use planned::PlannedNetwork;
+pub use preview::{Preview, preview};
+pub use section::{DeepReduceSection, DeepReshapeSection, OptimizeSection, SnlSection};
+pub use settle::{Granularity, KeepScores, MAX_MOVED, SettleError, Settled, THRESHOLD};
+pub use sweep::{Sweep, SweepError, SweepRun};
+
+/// Why a network cannot be optimized so.
+#[derive(Debug, thiserror::Error)]
+pub enum OptimizeError {
+    /// A budget that cannot be met.
+    #[error(transparent)]
+    Budget(#[from] BudgetError),
+    /// No such network.
+    #[error(transparent)]
+    Zoo(#[from] ZooError),
+    /// It cannot be reduced so.
+    #[error(transparent)]
+    Transform(#[from] TransformError),
+    /// No order of stages.
+    #[error(transparent)]
+    Order(#[from] OrderError),
+    /// The network of the recipe.
+    #[error(transparent)]
+    Network(#[from] NetworkSectionError),
+    /// A recipe for plain training.
+    #[error("the recipe has no [optimize] section; add one with method and budget, or use `sordino train`")]
+    NoMethod,
+    /// The teacher is not there.
+    #[error(
+        "there is no teacher at {}; train it as the recipe's first lines say (`sordino train`, `sordino optimize`), give \
+         another with --teacher, or leave it out, in the recipe too, to have the full network trained first",
+        path.display()
+    )]
+    NoTeacher {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// The network to start from is not there.
+    #[error("there is no checkpoint to start from at {}; give the folder of a trained run of the same network", path.display())]
+    NoStart {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// A network that is reduced before the method begins.
+    #[error("{method} reduces the network itself; remove cull, thin, width and the like from [network]")]
+    AlreadyReduced {
+        /// The method.
+        method: &'static str,
+    },
+    /// No HybReNets for these depths.
+    #[error("there are no HybReNets on the depths of {network}: {reason}")]
+    NoHybReNet {
+        /// The network.
+        network: String,
+        /// Why.
+        reason: String,
+    },
+}

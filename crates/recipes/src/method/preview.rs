@@ -1,0 +1,138 @@
+//! What a recipe would train, without training it; refuses what cannot be done.
+
+use network::cost::Cost;
+use network::design::CriticalityOrder;
+use network::shape::Shape;
+use network::spec::NetworkSpec;
+use network::transform::Reduction;
+use network::walk::StageIndex;
+
+use super::{OptimizeError, OptimizeSection, PlannedNetwork, candidates, hybrenet};
+use crate::checkpoint;
+use crate::recipe::Recipe;
+
+/// What a recipe would train.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Preview {
+    /// SNL: one network loses ReLUs one by one.
+    Search {
+        /// The network.
+        network: String,
+        /// What it costs before.
+        before: Cost,
+        /// How many ReLUs stay.
+        budget: u64,
+    },
+    /// DeepReDuce without a given order: these find it; what follows depends on them.
+    Probes(Vec<PlannedNetwork>),
+    /// These networks.
+    Networks(Vec<PlannedNetwork>),
+}
+
+/// Says what a recipe would train on images of a shape and a number of classes.
+///
+/// # Errors
+/// When the budget cannot be met, the network cannot be reduced so, or a teacher or a start is not where it should be.
+pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview, OptimizeError> {
+    let section = recipe.optimize.as_ref().ok_or(OptimizeError::NoMethod)?;
+    let spec = recipe.network.build(shape, classes)?;
+    let name = recipe.network.name.as_str();
+    let before = Cost::of(&spec);
+    let budget = section.budget().map(|budget| budget.resolve(spec.name(), before.relus)).transpose()?;
+    if let Some(teacher) = &recipe.teacher
+        && checkpoint::find(&teacher.checkpoint).is_err()
+    {
+        return Err(OptimizeError::NoTeacher { path: teacher.checkpoint.clone() });
+    }
+    let is_plain = recipe.network.reduction() == Reduction::default();
+    if !is_plain && !matches!(section, OptimizeSection::Snl(_)) {
+        return Err(OptimizeError::AlreadyReduced { method: section.method() });
+    }
+    match section {
+        OptimizeSection::Snl(snl) => {
+            if let Some(path) = snl.start.as_ref().filter(|path| checkpoint::find(path).is_err()) {
+                return Err(OptimizeError::NoStart { path: path.clone() });
+            }
+            let budget = budget.expect("SNL's section has a budget");
+            Ok(Preview::Search { network: spec.name().to_owned(), before, budget })
+        }
+        OptimizeSection::DeepReduce(deepreduce) => {
+            let Some(order) = &deepreduce.order else {
+                if let Some(budget) = budget {
+                    some_order_meets(budget, name, &spec, deepreduce.single_blocks)?;
+                }
+                return Ok(Preview::Probes(candidates::probes(name, &spec)?));
+            };
+            let order = CriticalityOrder::parse(order)?;
+            let plans = candidates::pipeline(name, &spec, &order, deepreduce.single_blocks)?;
+            Ok(Preview::Networks(match budget {
+                Some(budget) => vec![candidates::choose(&plans, budget)?.clone()],
+                None => plans,
+            }))
+        }
+        OptimizeSection::DeepReshape(deepreshape) => {
+            let order = CriticalityOrder::parse(&deepreshape.order)?;
+            let budget = budget.expect("DeepReShape's section has a budget");
+            let plan = hybrenet::plan_for(name, &spec, &order, budget, deepreshape.keep_network)?;
+            Ok(Preview::Networks(vec![plan]))
+        }
+    }
+}
+
+/// Refuses a budget below the smallest network of every order: before probes are trained, not after. The smallest
+/// network keeps the most critical stage alone, so one order for each stage says it.
+fn some_order_meets(
+    budget: u64,
+    name: &str,
+    spec: &NetworkSpec,
+    single_blocks: bool,
+) -> Result<(), OptimizeError> {
+    let stages: Vec<StageIndex> = (1..=spec.stage_count()).map(StageIndex).collect();
+    let mut plans = Vec::new();
+    for first in &stages {
+        let others = stages.iter().filter(|stage| *stage != first);
+        let order = CriticalityOrder::new(std::iter::once(first).chain(others).copied().collect())?;
+        plans.extend(candidates::pipeline(name, spec, &order, single_blocks)?);
+    }
+    candidates::choose(&plans, budget).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(optimize: &str, rest: &str) -> String {
+        let text = format!(
+            "[data]\nset = \"cifar100\"\n[network]\nname = \"resnet18\"\n{rest}\n[training]\nepochs = 3\nbatch = 8\n\
+             [optimize]\n{optimize}\n"
+        );
+        let recipe = Recipe::from_toml(&text).unwrap();
+        preview(&recipe, Shape::image(32), 100).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn senseless_settings_are_refused() {
+        let text = "[data]\nset = \"cifar100\"\n[network]\nname = \"resnet18\"\n[training]\nepochs = 3\nbatch = 8\n\
+                    [optimize]\nmethod = \"snl\"\nbudget = 5\nlearning_rate = 0.0\n";
+        let error = Recipe::from_toml(text).unwrap_err().to_string();
+        assert_eq!(error, "optimize.learning_rate is 0; expected a rate above 0");
+    }
+
+    #[test]
+    fn what_cannot_be_done_is_refused_before_anything_is_trained() {
+        let text = refusal("method = \"snl\"\nbudget = 600000", "");
+        assert!(text.contains("557056 ReLUs") && text.contains("smaller budget"), "{text}");
+        let text = refusal("method = \"deepreshape\"\nbudget = 3000", "");
+        assert!(text.contains("3264"), "{text}");
+        let text = refusal("method = \"deepreduce\"\norder = \"3,2,4,1\"\nbudget = 100", "");
+        assert!(text.contains("no fewer"), "{text}");
+        let text = refusal("method = \"deepreduce\"\nbudget = 100", "");
+        assert!(text.contains("no fewer"), "{text}");
+        let text = refusal("method = \"snl\"\nbudget = 5000", "[teacher]\ncheckpoint = \"/nowhere\"");
+        assert!(text.contains("/nowhere") && text.contains("sordino train"), "{text}");
+        let text = refusal("method = \"snl\"\nbudget = 5000\nstart = \"/nowhere\"", "");
+        assert!(text.contains("start from at /nowhere"), "{text}");
+        let text = refusal("method = \"deepreshape\"\nbudget = 30000", "thin = [1]");
+        assert!(text.contains("remove cull, thin"), "{text}");
+    }
+}

@@ -1,0 +1,222 @@
+//! What a recipe says about optimizing: the method, its budget, its switches.
+//!
+//! The recipe's `[training]` is the last training: SNL's fine-tuning, DeepReDuce's and DeepReShape's training of the
+//! reduced network, each with the recipe's teacher.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Granularity, MAX_MOVED, PenaltySchedule, ReluBudget};
+
+/// The method and what it needs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "method", rename_all = "lowercase")]
+pub enum OptimizeSection {
+    /// Keep scores under a penalty.
+    Snl(SnlSection),
+    /// Cull, thin, reshape by criticality.
+    DeepReduce(DeepReduceSection),
+    /// HybReNets for a budget.
+    DeepReshape(DeepReshapeSection),
+}
+
+impl OptimizeSection {
+    /// What the method is called.
+    pub fn method(&self) -> &'static str {
+        match self {
+            Self::Snl(_) => "snl",
+            Self::DeepReduce(_) => "deepreduce",
+            Self::DeepReshape(_) => "deepreshape",
+        }
+    }
+
+    /// How many ReLUs may stay; none where all candidates are wanted.
+    pub fn budget(&self) -> Option<ReluBudget> {
+        match self {
+            Self::Snl(section) => Some(section.budget),
+            Self::DeepReduce(section) => section.budget,
+            Self::DeepReshape(section) => Some(section.budget),
+        }
+    }
+}
+
+impl OptimizeSection {
+    /// What is out of its range: the key, what came and what can be used.
+    pub(crate) fn out_of_range(&self) -> Option<(&'static str, String, &'static str)> {
+        let Self::Snl(section) = self else { return None };
+        let (first, raise) = match section.penalty {
+            PenaltySchedule::Patient { first, raise, .. } | PenaltySchedule::Paced { first, raise, .. } => {
+                (first, raise)
+            }
+        };
+        let checks = [
+            ("optimize.penalty.first", first, first > 0.0 && first <= 1e3, "a number above 0, at most 1000"),
+            ("optimize.penalty.raise", raise, raise > 1.0 && raise <= 10.0, "a factor above 1, at most 10"),
+            ("optimize.learning_rate", section.learning_rate, section.learning_rate > 0.0, "a rate above 0"),
+            ("optimize.temperature", section.temperature, section.temperature > 0.0, "a number above 0"),
+            ("optimize.batch", section.batch as f64, section.batch >= 2, "2 images or more"),
+            ("optimize.distillation", section.distillation, section.distillation >= 0.0, "0 or more"),
+            ("optimize.max_moved", section.max_moved, (0.0..=0.5).contains(&section.max_moved), "0 to 0.5"),
+        ];
+        let bad = checks.into_iter().find(|(_, value, is_good, _)| !is_good || !value.is_finite());
+        bad.map(|(key, value, _, expected)| (key, value.to_string(), expected))
+    }
+}
+
+/// SNL's search.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SnlSection {
+    /// How many ReLUs stay.
+    pub budget: ReluBudget,
+    /// A run or checkpoint of the network that is to lose ReLUs; the recipe's teacher where absent. A network that
+    /// was thinned first may start from the weights of the full one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<PathBuf>,
+    /// One score per scalar or per channel.
+    #[serde(default)]
+    pub granularity: Granularity,
+    /// How the penalty moves.
+    #[serde(default)]
+    pub penalty: PenaltySchedule,
+    /// Adam's rate, for weights and scores.
+    #[serde(default = "search_rate")]
+    pub learning_rate: f64,
+    /// Images of one step of the search.
+    #[serde(default = "search_batch")]
+    pub batch: usize,
+    /// By which logits are divided.
+    #[serde(default = "temperature")]
+    pub temperature: f64,
+    /// Weight of the distillation in the search; the cross-entropy has 1.
+    #[serde(default = "unit")]
+    pub distillation: f64,
+    /// The longest search.
+    #[serde(default = "max_epochs")]
+    pub max_epochs: u32,
+    /// The largest part of the budget that may be moved by rank.
+    #[serde(default = "max_moved")]
+    pub max_moved: f64,
+    /// Epochs between two checkpoints of the search.
+    #[serde(default = "checkpoint_every")]
+    pub checkpoint_every: u32,
+}
+
+impl SnlSection {
+    /// The authors' settings.
+    pub fn new(budget: ReluBudget) -> Self {
+        Self {
+            budget,
+            start: None,
+            granularity: Granularity::default(),
+            penalty: PenaltySchedule::default(),
+            learning_rate: search_rate(),
+            batch: search_batch(),
+            temperature: temperature(),
+            distillation: unit(),
+            max_epochs: max_epochs(),
+            max_moved: max_moved(),
+            checkpoint_every: checkpoint_every(),
+        }
+    }
+}
+
+fn search_rate() -> f64 {
+    1e-3
+}
+
+fn search_batch() -> usize {
+    128
+}
+
+fn temperature() -> f64 {
+    4.0
+}
+
+fn unit() -> f64 {
+    1.0
+}
+
+fn max_epochs() -> u32 {
+    2000
+}
+
+fn max_moved() -> f64 {
+    MAX_MOVED
+}
+
+fn checkpoint_every() -> u32 {
+    10
+}
+
+/// DeepReDuce's pipeline.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeepReduceSection {
+    /// How many ReLUs may stay; all candidates are trained where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<ReluBudget>,
+    /// All stages, most critical first, such as "3,2,4,1"; found by training where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
+    /// Epochs of the probes that find it; those of the training where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probe_epochs: Option<u32>,
+    /// Find the order and stop.
+    #[serde(default)]
+    pub only_criticality: bool,
+    /// Also the smallest networks, with one block in each surviving stage (`*` in the paper).
+    #[serde(default)]
+    pub single_blocks: bool,
+}
+
+/// DeepReShape's rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeepReshapeSection {
+    /// How many ReLUs may stay.
+    pub budget: ReluBudget,
+    /// All stages, most critical first.
+    #[serde(default = "paper_order")]
+    pub order: String,
+    /// Apply Algorithm 2 to the network itself, whatever HybReNets its depths would have.
+    #[serde(default)]
+    pub keep_network: bool,
+}
+
+fn paper_order() -> String {
+    "3,2,4,1".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct File {
+        optimize: OptimizeSection,
+    }
+
+    fn read(text: &str) -> Result<OptimizeSection, String> {
+        toml::from_str::<File>(text).map(|file| file.optimize).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_short_section_has_the_authors_settings() {
+        let section = read("[optimize]\nmethod = \"snl\"\nbudget = 50000\n").unwrap();
+        assert_eq!(section, OptimizeSection::Snl(SnlSection::new(ReluBudget::Count(50_000))));
+        let text = toml::to_string(&File { optimize: section.clone() }).unwrap();
+        assert_eq!(read(&text), Ok(section));
+        let part = read("[optimize]\nmethod = \"deepreshape\"\nbudget = \"25%\"\n").unwrap();
+        assert_eq!(part.budget(), Some(ReluBudget::FractionOfBaseline(0.25)));
+        assert!(read("[optimize]\nmethod = \"deepreduce\"\n").unwrap().budget().is_none());
+    }
+
+    #[test]
+    fn unknown_keys_and_senseless_budgets_are_refused() {
+        assert!(read("[optimize]\nmethod = \"snl\"\nbudget = 5\nlamda = 1\n").unwrap_err().contains("lamda"));
+        assert!(read("[optimize]\nmethod = \"snl\"\nbudget = 0\n").unwrap_err().contains("budget of zero"));
+        assert!(read("[optimize]\nmethod = \"senet\"\nbudget = 5\n").unwrap_err().contains("deepreduce"));
+    }
+}

@@ -1,0 +1,22 @@
+//! What was measured, and how it is shown.
+//!
+//! ```text
+//! record       what a result was and how it came about
+//! record_file  records on disk: read from any run, amended by what is measured later
+//! front        the results no other beats
+//! report       logs as one HTML page with curves
+//! reproduce    the papers' tables and figures as recipes, with what they print and what we measured
+//! pareto       results as one HTML page: accuracy against ReLUs and measured latency, beside the papers' points
+//! ```
+
+mod front;
+mod html;
+pub mod pareto;
+mod record;
+mod record_file;
+pub mod report;
+pub mod reproduce;
+
+pub use front::ParetoFront;
+pub use record::{FrozenModel, PrivateTiming, ResultRecord, percent};
+pub use record_file::{RECIPE, RECORD, RECORDS, RecordError, RecordFile, RunRecord, collect};

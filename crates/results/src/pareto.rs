@@ -1,0 +1,166 @@
+//! Results as one HTML page: accuracy against ReLUs and against measured latency, beside the papers' points.
+//!
+//! ```text
+//! records and checkpoints -> points, by data set and images -> the front of each -> page
+//! detail    layers before and after, and masks (SNL Fig. 4), from a run's checkpoint or a record's recipe and mask
+//! scatter   points over a logarithmic axis
+//! picture   bars and masks
+//! page      the page: self-contained, light and dark, sortable with a few lines of script, complete without it
+//! ```
+//!
+//! Every figure on the page is a record's, a checkpoint's or a paper's printed one. What was not measured says so.
+
+mod detail;
+mod page;
+mod picture;
+mod scatter;
+mod table;
+
+use recipes::checkpoint::CheckpointError;
+use recipes::data::DataKind;
+use serde::Serialize;
+
+use crate::{ParetoFront, ResultRecord, RunRecord};
+
+pub use detail::{Detail, LayerRelus, MaskPicture};
+pub use page::page;
+
+/// One result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Point {
+    /// Its number on the page, from 1.
+    pub number: usize,
+    /// Whether no other has at most its ReLUs and at least its accuracy, and one of the two better.
+    pub on_front: bool,
+    /// What it is.
+    #[serde(flatten)]
+    pub record: ResultRecord,
+    /// Its layers, where its checkpoint or its recipe tells.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Detail>,
+}
+
+/// Results that can be compared: of one data set, on the same images.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Group {
+    /// The data set.
+    pub data: DataKind,
+    /// `test` or `held-out`.
+    pub on: String,
+    /// Fewest ReLUs first.
+    pub points: Vec<Point>,
+}
+
+impl Group {
+    /// What to call it.
+    pub fn title(&self) -> String {
+        format!("{}, {} images", self.data.name(), self.on)
+    }
+}
+
+/// Sorts results into groups and finds the front of each. A result that is given twice counts once.
+///
+/// # Errors
+/// When a checkpoint that is there cannot be used.
+pub fn groups(found: Vec<RunRecord>) -> Result<Vec<Group>, CheckpointError> {
+    let mut seen: Vec<RunRecord> = Vec::new();
+    for run in found {
+        if !seen.iter().any(|other| other.record == run.record) {
+            seen.push(run);
+        }
+    }
+    seen.sort_by(|a, b| {
+        let by_accuracy = b.record.accuracy().0.total_cmp(&a.record.accuracy().0);
+        a.record.relus.cmp(&b.record.relus).then(by_accuracy)
+    });
+    let mut groups: Vec<Group> = Vec::new();
+    for (number, RunRecord { record, checkpoint, mask }) in (1..).zip(seen) {
+        let detail = match checkpoint {
+            Some(path) => Some(Detail::of_checkpoint(&path)?),
+            None => Detail::of_recipe(&record.recipe, mask.as_deref())?,
+        };
+        // Whatever lies where the record says, it is of this result or of none.
+        let is_its_own = |detail: &Detail| detail.relus() == record.relus;
+        let detail = detail.filter(is_its_own);
+        let (data, on) = (record.recipe.data.set, record.accuracy().1.to_owned());
+        let place = groups.iter().position(|group| (group.data, &group.on) == (data, &on));
+        let place = place.unwrap_or_else(|| {
+            groups.push(Group { data, on, points: Vec::new() });
+            groups.len() - 1
+        });
+        groups[place].points.push(Point { number, on_front: false, record, detail });
+    }
+    groups.iter_mut().for_each(mark_front);
+    Ok(groups)
+}
+
+fn mark_front(group: &mut Group) {
+    let mut front = ParetoFront::default();
+    for (index, point) in group.points.iter().enumerate() {
+        front.insert(point.record.relus, point.record.accuracy().0, index);
+    }
+    for (_, _, index) in front.points() {
+        group.points[*index].on_front = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::example;
+
+    #[test]
+    fn layers_that_are_not_a_results_own_are_not_shown() {
+        let mut record = example("as its recipe says", 557_056, 78.86);
+        record.recipe.data.set = DataKind::Cifar100;
+        record.recipe.network = recipes::recipe::NetworkSection::named("resnet18");
+        let mut other = record.clone();
+        other.relus = 50_000;
+        let groups = groups(vec![run(record), run(other)]).unwrap();
+        let shown: Vec<_> =
+            groups[0].points.iter().map(|point| (point.record.relus, point.detail.is_some())).collect();
+        assert_eq!(shown, [(50_000, false), (557_056, true)]);
+    }
+
+    fn run(record: ResultRecord) -> RunRecord {
+        RunRecord { record, checkpoint: None, mask: None }
+    }
+
+    #[test]
+    fn only_results_on_the_same_images_are_compared() {
+        let mut held_out = example("on held-out images", 30, 99.0);
+        (held_out.test_accuracy, held_out.measured_on) = (None, "held-out".to_owned());
+        let mut other = example("other data", 40, 98.0);
+        other.recipe.data.set = DataKind::Cifar10;
+        let records = [
+            example("beaten", 200, 60.0),
+            example("small", 100, 61.0),
+            example("large", 300, 70.0),
+            held_out,
+            other,
+            example("small", 100, 61.0),
+        ];
+        let groups = groups(records.map(run).into()).unwrap();
+        let shown: Vec<_> = groups
+            .iter()
+            .map(|group| {
+                let points = group.points.iter();
+                (
+                    group.title(),
+                    points.map(|point| (point.record.title.as_str(), point.on_front)).collect::<Vec<_>>(),
+                )
+            })
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("CIFAR-100, held-out images".to_owned(), vec![("on held-out images", true)]),
+                ("CIFAR-10, test images".to_owned(), vec![("other data", true)]),
+                (
+                    "CIFAR-100, test images".to_owned(),
+                    vec![("small", true), ("beaten", false), ("large", true)]
+                ),
+            ]
+        );
+    }
+}

@@ -1,0 +1,307 @@
+//! The papers' tables and figures that train, each as recipes: what the paper prints, what we measured, what it would cost.
+//!
+//! ```text
+//! deepreduce.toml  snl.toml  deepreshape.toml   what is printed where, and the network that it is printed for
+//! measured.toml                                 what we measured, with command, recipe, seed and date
+//! entry      a table or figure, row by row
+//! resolve    rows become recipes, by way of those in `recipes/`
+//! predict    minutes on a GPU, from multiply-adds, epochs and measured step times
+//! ```
+//!
+//! Nothing here needs tensors: the list is made and checked by any build.
+
+mod entry;
+mod predict;
+mod resolve;
+
+use std::sync::OnceLock;
+
+use serde::{Deserialize, Serialize};
+
+use recipes::data::DataKind;
+
+pub use entry::{Entry, Printed, ReproduceError, Row, RowTraining, SearchChanges, Teacher, Way};
+
+/// One paper.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Paper {
+    /// Its method's name.
+    pub paper: String,
+    /// What its latencies contain.
+    pub latency: String,
+    /// Its tables and figures that train.
+    #[serde(rename = "entry")]
+    pub entries: Vec<Entry>,
+}
+
+/// What we measured of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measured {
+    /// Of which table or figure.
+    pub entry: String,
+    /// Which row.
+    pub row: String,
+    /// Trained in which way.
+    pub way: Way,
+    /// Its ReLUs, where they are not those of the row.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relus: Option<u64>,
+    /// In percent, on the test images, last epoch.
+    pub accuracy: f64,
+    /// The same of the frozen model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub integer_accuracy: Option<f64>,
+    /// With which recipe.
+    pub recipe: String,
+    /// By which command.
+    pub command: String,
+    /// Drawn from what.
+    pub seed: u64,
+    /// When.
+    pub date: String,
+    /// On what.
+    pub machine: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MeasuredFile {
+    measured: Vec<Measured>,
+}
+
+/// A point that a paper prints.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PublishedPoint {
+    /// Of which paper.
+    pub paper: String,
+    /// In which table.
+    pub place: String,
+    /// Which row.
+    pub row: String,
+    /// Trained how.
+    pub way: Way,
+    /// ReLUs, as printed.
+    pub printed_relus: String,
+    /// The same as a number.
+    pub relus: u64,
+    /// In percent, as printed.
+    pub accuracy: f64,
+    /// Seconds, as printed.
+    pub latency: Option<f64>,
+}
+
+/// The papers.
+pub fn papers() -> &'static [Paper] {
+    static PAPERS: OnceLock<Vec<Paper>> = OnceLock::new();
+    PAPERS.get_or_init(|| {
+        let texts = [
+            include_str!("reproduce/deepreduce.toml"),
+            include_str!("reproduce/snl.toml"),
+            include_str!("reproduce/deepreshape.toml"),
+        ];
+        texts.map(|text| toml::from_str(text).expect("the tables that come with the product are good")).into()
+    })
+}
+
+/// What we measured.
+pub fn measured() -> &'static [Measured] {
+    static MEASURED: OnceLock<Vec<Measured>> = OnceLock::new();
+    MEASURED.get_or_init(|| {
+        let file: MeasuredFile =
+            toml::from_str(include_str!("reproduce/measured.toml")).expect("our figures are good TOML");
+        file.measured
+    })
+}
+
+/// All tables and figures, with their papers.
+pub fn entries() -> impl Iterator<Item = (&'static Paper, &'static Entry)> {
+    papers().iter().flat_map(|paper| paper.entries.iter().map(move |entry| (paper, entry)))
+}
+
+/// A table or figure by its name.
+///
+/// # Errors
+/// When there is none, with the nearest.
+pub fn find(id: &str) -> Result<(&'static Paper, &'static Entry), ReproduceError> {
+    entries().find(|(_, entry)| entry.id == id).ok_or_else(|| {
+        let nearest = entries()
+            .max_by(|a, b| strsim::jaro_winkler(&a.1.id, id).total_cmp(&strsim::jaro_winkler(&b.1.id, id)));
+        ReproduceError::Unknown {
+            id: id.to_owned(),
+            nearest: nearest.map_or_else(String::new, |(_, entry)| entry.id.clone()),
+        }
+    })
+}
+
+/// Tables whose rows are fronts: networks made for few ReLUs, each with its count.
+const FRONTS: [&str; 8] = [
+    "deepreduce-table-4",
+    "deepreduce-table-5",
+    "snl-table-2",
+    "snl-table-3",
+    "snl-table-4",
+    "deepreshape-table-5",
+    "deepreshape-table-11",
+    "deepreshape-table-12",
+];
+
+/// The points of the papers' fronts on a data set; of a row with several trainings the best.
+pub fn published(data: DataKind) -> Vec<PublishedPoint> {
+    let mut points = Vec::new();
+    for (paper, entry) in entries().filter(|(_, entry)| FRONTS.contains(&entry.id.as_str())) {
+        for row in entry.rows.iter().filter(|row| row.data.unwrap_or(entry.data) == data) {
+            let best = entry.ways.iter().zip(&row.accuracy).max_by(|a, b| a.1.total_cmp(b.1));
+            let (Some(printed), Some((way, accuracy))) = (&row.relus, best) else { continue };
+            points.push(PublishedPoint {
+                paper: paper.paper.clone(),
+                place: entry.place.clone(),
+                row: row.row.clone(),
+                way: *way,
+                printed_relus: printed.text().to_owned(),
+                relus: printed.value(),
+                accuracy: *accuracy,
+                latency: row.latency,
+            });
+        }
+    }
+    points
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use crate::ResultRecord;
+    use recipes::recipe::Recipe;
+
+    #[test]
+    fn every_row_resolves_and_has_the_relus_that_the_paper_prints() {
+        let mut count = 0;
+        for (_, entry) in entries() {
+            for run in entry.runs().unwrap_or_else(|error| panic!("{}: {error}", entry.id)) {
+                let what = format!("{}: {} ({:?})", entry.id, run.row.row, run.way);
+                assert!(run.minutes > 0.0 && run.minutes.is_finite(), "{what}: {} minutes", run.minutes);
+                // What is written down can be read again and is the same.
+                assert_eq!(
+                    recipes::recipe::Recipe::from_toml(&run.recipe.to_toml()).unwrap(),
+                    run.recipe,
+                    "{what}"
+                );
+                if let (Some(recipes::method::OptimizeSection::Snl(_)), Some((_, teacher))) =
+                    (&run.recipe.optimize, &run.teacher)
+                {
+                    // The search begins with the teacher's weights.
+                    assert_eq!(teacher.network.name, run.recipe.network.name, "{what}");
+                }
+                let Some(printed) = &run.row.relus else { continue };
+                match run.row.slip {
+                    None => assert!(printed.fits(run.relus), "{what}: {} for {}", run.relus, printed.text()),
+                    Some(ours) => {
+                        assert_eq!(run.relus, ours, "{what}");
+                        assert!(!printed.fits(ours), "{what}: {} is no slip", printed.text());
+                    }
+                }
+                count += 1;
+            }
+        }
+        assert!(count > 400, "{count} printed counts");
+    }
+
+    #[test]
+    fn all_that_was_asked_for_is_there() {
+        let has = |id: &str| find(id).unwrap_or_else(|error| panic!("{error}"));
+        for table in [1, 2, 3, 4, 5, 7, 9] {
+            has(&format!("deepreduce-table-{table}"));
+        }
+        for figure in [5, 6] {
+            has(&format!("deepreduce-figure-{figure}"));
+            has(&format!("deepreshape-figure-{figure}"));
+        }
+        for name in ["table-2", "table-3", "table-5", "table-6", "figure-4", "figure-5"] {
+            has(&format!("snl-{name}"));
+        }
+        for table in [4, 5, 8, 9, 10, 11, 12, 14] {
+            has(&format!("deepreshape-table-{table}"));
+        }
+        let text = find("snl-tabel-2").unwrap_err().to_string();
+        assert!(text.contains("snl-table-2") && text.contains("--list"), "{text}");
+    }
+
+    #[test]
+    fn names_are_unique_and_accuracies_belong_to_ways() {
+        let mut ids = BTreeSet::new();
+        for (_, entry) in entries() {
+            assert!(ids.insert(&entry.id), "{} twice", entry.id);
+            let mut rows = BTreeSet::new();
+            for row in &entry.rows {
+                assert!(rows.insert((&row.row, row.data.is_some())), "{}: {} twice", entry.id, row.row);
+                assert!(row.accuracy.len() <= entry.ways.len(), "{}: {}", entry.id, row.row);
+            }
+        }
+    }
+
+    #[test]
+    fn what_we_measured_has_a_record_made_by_its_recipe() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let percent = |value: f64| (100.0 * value).round();
+        for ours in measured() {
+            let recipe = Recipe::from_file(&root.join(&ours.recipe)).unwrap();
+            let name = Path::new(&ours.recipe).file_stem().unwrap();
+            let found = crate::collect(&root.join("results").join(name)).unwrap();
+            let [run] = &found[..] else { panic!("{name:?}: {} records", found.len()) };
+            let record = &run.record;
+            assert_eq!(percent(record.float_accuracy), percent(ours.accuracy), "{name:?}");
+            assert_eq!(record.measured_on, "test", "{name:?}");
+            if let Some(integers) = ours.integer_accuracy {
+                assert_eq!(record.integer_accuracy.map(percent), Some(percent(integers)), "{name:?}");
+            }
+            assert_eq!((record.seed, &record.recipe.training), (recipe.seed, &recipe.training), "{name:?}");
+            assert_eq!(record.recipe.teacher, recipe.teacher, "{name:?}");
+            let per_kilorelu = ResultRecord::per_kilorelu(record.float_accuracy, record.relus);
+            assert!((record.accuracy_per_kilorelu - per_kilorelu).abs() < 1e-3, "{name:?}");
+            let detail =
+                crate::pareto::Detail::of_recipe(&record.recipe, run.mask.as_deref()).unwrap().unwrap();
+            assert_eq!(detail.relus(), record.relus, "{name:?}");
+            assert_eq!(detail.masks.is_empty(), record.method != "snl", "{name:?}");
+        }
+    }
+
+    #[test]
+    fn what_we_measured_belongs_to_a_row() {
+        for measured in measured() {
+            let (_, entry) = find(&measured.entry).unwrap();
+            let runs = entry.runs().unwrap();
+            let run = runs.iter().find(|run| run.row.row == measured.row && run.way == measured.way);
+            let run = run.unwrap_or_else(|| panic!("{}: no {}", measured.entry, measured.row));
+            assert_eq!(run.ours.as_ref(), Some(measured));
+            let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(&measured.recipe);
+            let recipe = recipes::recipe::Recipe::from_file(&file).unwrap();
+            assert_eq!(recipe.seed, measured.seed, "{}", measured.recipe);
+            assert!(measured.command.contains(&measured.recipe), "{}", measured.command);
+            // It was measured on the same network.
+            if recipe.optimize.is_none() {
+                let spec = recipe.network.build(network::shape::Shape::image(32), 100).unwrap();
+                assert_eq!(network::cost::Cost::of(&spec).relus, run.relus, "{}", measured.recipe);
+            }
+        }
+    }
+
+    #[test]
+    fn the_papers_points_are_those_of_their_tables() {
+        let points = published(DataKind::Cifar100);
+        let point = |paper: &str, relus: &str| {
+            points.iter().find(|point| point.paper == paper && point.printed_relus == relus).unwrap()
+        };
+        assert_eq!(
+            (point("DeepReShape", "52.2K").accuracy, point("DeepReShape", "52.2K").way),
+            (77.14, Way::Dkd)
+        );
+        assert_eq!((point("SNL", "49.9K").accuracy, point("SNL", "49.9K").latency), (73.75, Some(1.066)));
+        assert_eq!(point("DeepReDuce", "28.67K").relus, 28_670);
+        assert!(published(DataKind::Synthetic).is_empty());
+    }
+}

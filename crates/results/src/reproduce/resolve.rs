@@ -1,0 +1,250 @@
+//! Rows become recipes: one of those in `recipes/`, with the row's network, data, teacher and budget.
+
+use std::path::PathBuf;
+
+use network::cost::Cost;
+use network::design::CriticalityOrder;
+use network::shape::Shape;
+use network::spec::NetworkSpec;
+use recipes::data::DataKind;
+use recipes::method::{
+    DeepReduceSection, OptimizeError, OptimizeSection, ReluBudget, SnlSection, candidates,
+};
+use recipes::method::{Granularity, PenaltySchedule};
+use recipes::recipe::{Distillation, NetworkSection, Recipe, TeacherSection};
+
+use super::entry::Teacher;
+use super::{Entry, ReproduceError, Row, RowTraining, Way, measured, predict};
+
+/// What trains the teacher of a search whose own recipe only fine-tunes.
+const PLAIN: &str = "deepreshape-hybrenet-cifar100";
+/// What SNL begins with.
+const SNL_BASELINE: &str = "snl-baseline-cifar100";
+
+impl Entry {
+    /// All trainings.
+    ///
+    /// # Errors
+    /// When a row is no network or no recipe.
+    pub fn runs(&self) -> Result<Vec<RowTraining<'_>>, ReproduceError> {
+        let pairs = self.rows.iter().flat_map(|row| self.ways.iter().enumerate().map(move |way| (row, way)));
+        pairs.map(|(row, (index, way))| self.run(row, index, *way)).collect()
+    }
+
+    fn run<'a>(&self, row: &'a Row, index: usize, way: Way) -> Result<RowTraining<'a>, ReproduceError> {
+        let data = row.data.unwrap_or(self.data);
+        let recipe = self.recipe(row, way)?;
+        let spec = build(&recipe.network, data)?;
+        let teacher = (way != Way::None).then(|| self.teacher(&recipe, data)).transpose()?;
+        let teacher_macs = match &teacher {
+            Some((_, teacher)) => Some(Cost::of(&build(&teacher.network, data)?).macs),
+            None => None,
+        };
+        let (networks, minutes) = price(&recipe, &spec, teacher_macs)?;
+        let teacher_minutes = match (&teacher, teacher_macs) {
+            (Some((_, teacher)), Some(macs)) => {
+                training_minutes(teacher, macs, None, teacher.training.epochs)
+            }
+            _ => 0.0,
+        };
+        let cost = Cost::of(&spec);
+        let ours = measured()
+            .iter()
+            .find(|ours| (&ours.entry, &ours.row, ours.way) == (&self.id, &row.row, way))
+            .cloned();
+        Ok(RowTraining {
+            relus: row.budget.unwrap_or(cost.relus),
+            macs: cost.macs,
+            networks,
+            minutes,
+            teacher_minutes,
+            printed_accuracy: row.accuracy.get(index).copied().filter(|accuracy| !accuracy.is_nan()),
+            ours,
+            row,
+            way,
+            recipe,
+            teacher,
+        })
+    }
+
+    /// The recipe of a row.
+    fn recipe(&self, row: &Row, way: Way) -> Result<Recipe, ReproduceError> {
+        let name = row.recipe.as_ref().unwrap_or(&self.recipe);
+        let mut recipe = ours(name)?;
+        recipe.title = format!("{}: {}, {}", self.id, row.row, way.title());
+        recipe.data.set = row.data.unwrap_or(self.data);
+        recipe.network = row.network.clone();
+        self.set_length(&mut recipe, way);
+        recipe.training.loss.distillation = distillation(way, recipe.training.loss.distillation);
+        recipe.optimize = match way {
+            Way::Pipeline => Some(OptimizeSection::DeepReduce(DeepReduceSection {
+                order: row.order.clone(),
+                single_blocks: true,
+                ..DeepReduceSection::default()
+            })),
+            Way::Snl | Way::SnlChannels | Way::SnlPatient => Some(search(row, way, recipe.optimize.take())?),
+            Way::None | Way::Kd | Way::Dkd => None,
+        };
+        recipe.teacher = match way {
+            Way::None => None,
+            _ => Some(TeacherSection { checkpoint: self.teacher_folder(&recipe) }),
+        };
+        Ok(recipe)
+    }
+
+    /// Epochs and schedule. Those for the warm-up of decoupled distillation belong to it alone.
+    fn set_length(&self, recipe: &mut Recipe, way: Way) {
+        let training = &mut recipe.training;
+        if let (Some(Distillation::Dkd { warm_up_epochs, .. }), true) =
+            (training.loss.distillation, way != Way::Dkd)
+        {
+            training.epochs -= warm_up_epochs as u32;
+        }
+        if let Some(kind) = self.schedule {
+            training.schedule.kind = kind;
+            training.schedule.milestones.clear();
+        }
+        training.epochs = self.epochs.unwrap_or(training.epochs);
+        training.evaluate_every = training.epochs;
+    }
+
+    fn teacher_folder(&self, recipe: &Recipe) -> PathBuf {
+        let set = match recipe.data.set {
+            DataKind::Cifar10 => "cifar10",
+            DataKind::TinyImageNet => "tiny-imagenet",
+            _ => "cifar100",
+        };
+        let base = match self.teacher {
+            Teacher::ResNet18 => "resnet18",
+            Teacher::Same | Teacher::Snl => &recipe.network.name,
+        };
+        // What a search begins with has no ReLU in its stem.
+        let prefix = match (self.teacher, &recipe.optimize) {
+            (Teacher::Snl, _) => "snl-",
+            (_, Some(OptimizeSection::Snl(_))) => "start-",
+            _ => "",
+        };
+        let plain = base.replace([':', ',', '='], "-");
+        PathBuf::from("runs").join(format!("{prefix}{plain}-{set}"))
+    }
+
+    /// How the teacher of a recipe is trained, and where it is expected.
+    fn teacher(&self, recipe: &Recipe, data: DataKind) -> Result<(PathBuf, Recipe), ReproduceError> {
+        let mut teacher = match self.teacher {
+            Teacher::Snl => ours(SNL_BASELINE)?,
+            _ => {
+                let plain =
+                    Recipe { optimize: None, teacher: None, mask: None, start: None, ..recipe.clone() };
+                match &recipe.optimize {
+                    // What fine-tunes a network is too slow to train one.
+                    Some(OptimizeSection::Snl(_)) => ours(PLAIN)?,
+                    _ => plain,
+                }
+            }
+        };
+        if let Some(Distillation::Dkd { warm_up_epochs, .. }) = teacher.training.loss.distillation {
+            teacher.training.epochs -= warm_up_epochs as u32;
+        }
+        if self.teacher == Teacher::Snl && data == DataKind::TinyImageNet {
+            // SNL section 4: 100 epochs on Tiny ImageNet, decays at 50 and 75.
+            teacher.training.epochs = 100;
+            teacher.training.schedule.milestones = vec![50, 75];
+        }
+        teacher.training.evaluate_every = teacher.training.epochs;
+        teacher.training.loss.distillation = None;
+        teacher.teacher = None;
+        teacher.data = recipe.data.clone();
+        let mut network = match self.teacher {
+            Teacher::ResNet18 => NetworkSection::named("resnet18"),
+            Teacher::Same | Teacher::Snl => NetworkSection::named(&recipe.network.name),
+        };
+        if matches!(recipe.optimize, Some(OptimizeSection::Snl(_))) {
+            network.stem = recipe.network.stem;
+        }
+        teacher.network = network;
+        teacher.title = format!("the teacher {} on {}", teacher.network.name, data.name());
+        Ok((self.teacher_folder(recipe), teacher))
+    }
+}
+
+fn ours(name: &str) -> Result<Recipe, ReproduceError> {
+    let text = recipes::ours::text(name).ok_or_else(|| ReproduceError::NoRecipe { name: name.to_owned() })?;
+    Ok(Recipe::from_toml(text)?)
+}
+
+/// The distillation of a way; the recipe's own where it is of that kind.
+fn distillation(way: Way, own: Option<Distillation>) -> Option<Distillation> {
+    match (way, own) {
+        (Way::None, _) => None,
+        (Way::Dkd, _)
+        | (Way::Snl | Way::SnlChannels | Way::SnlPatient, _)
+        | (_, Some(Distillation::Kd { .. })) => own,
+        _ => Some(Distillation::soft(4.0, 0.9)),
+    }
+}
+
+/// SNL's search for a row, by the recipe's own.
+fn search(row: &Row, way: Way, own: Option<OptimizeSection>) -> Result<OptimizeSection, ReproduceError> {
+    let budget = row.budget.ok_or_else(|| ReproduceError::NoBudget { row: row.row.clone() })?;
+    let mut section = match own {
+        Some(OptimizeSection::Snl(section)) => section,
+        _ => SnlSection::new(ReluBudget::Count(budget)),
+    };
+    section.budget = ReluBudget::Count(budget);
+    if way == Way::SnlChannels {
+        section.granularity = Granularity::Channel;
+    }
+    if way == Way::SnlPatient {
+        section.penalty = PenaltySchedule::default();
+    }
+    if let (Some(rate), PenaltySchedule::Patient { first, .. } | PenaltySchedule::Paced { first, .. }) =
+        (row.search.first, &mut section.penalty)
+    {
+        *first = rate;
+    }
+    section.learning_rate = row.search.learning_rate.unwrap_or(section.learning_rate);
+    Ok(OptimizeSection::Snl(section))
+}
+
+/// Networks to train, and minutes for all of them.
+fn price(recipe: &Recipe, spec: &NetworkSpec, teacher: Option<u64>) -> Result<(usize, f64), ReproduceError> {
+    let epochs = recipe.training.epochs;
+    let macs = Cost::of(spec).macs;
+    match &recipe.optimize {
+        None => Ok((1, training_minutes(recipe, macs, teacher, epochs))),
+        Some(OptimizeSection::Snl(section)) => {
+            let search = match section.penalty {
+                PenaltySchedule::Paced { epochs, .. } => epochs,
+                // It has no length of its own; taken to be as long as our own schedule for small budgets.
+                PenaltySchedule::Patient { .. } => PATIENT_EPOCHS,
+            };
+            Ok((1, training_minutes(recipe, macs, teacher, epochs + search)))
+        }
+        Some(OptimizeSection::DeepReduce(section)) => {
+            let probes = if section.order.is_some() { 0 } else { spec.stage_count() };
+            // Which candidates there are depends on the order; how many and how large does hardly.
+            let any: Vec<String> = (1..=spec.stage_count()).rev().map(|stage| stage.to_string()).collect();
+            let order = section.order.clone().unwrap_or_else(|| any.join(","));
+            let order = CriticalityOrder::parse(&order).map_err(OptimizeError::from)?;
+            let plans = candidates::pipeline(&recipe.network.name, spec, &order, section.single_blocks)?;
+            let candidates =
+                plans.iter().map(|plan| training_minutes(recipe, plan.cost.macs, teacher, epochs));
+            let probing = probes as f64 * training_minutes(recipe, macs, teacher, epochs);
+            Ok((plans.len() + probes, probing + candidates.sum::<f64>()))
+        }
+        Some(OptimizeSection::DeepReshape(_)) => Ok((1, training_minutes(recipe, macs, teacher, epochs))),
+    }
+}
+
+/// Epochs that a search by the authors' schedule is priced at.
+const PATIENT_EPOCHS: u32 = 80;
+
+fn training_minutes(recipe: &Recipe, macs: u64, teacher: Option<u64>, epochs: u32) -> f64 {
+    let images = if recipe.data.set == DataKind::TinyImageNet { 100_000 } else { 50_000 };
+    predict::minutes(macs, teacher, epochs, images, recipe.training.batch)
+}
+
+fn build(section: &NetworkSection, data: DataKind) -> Result<NetworkSpec, ReproduceError> {
+    let (side, classes) = data.dimensions().unwrap_or((32, 100));
+    Ok(section.build(Shape::image(side), classes)?)
+}

@@ -1,0 +1,70 @@
+//! In place of the trainer, where it was left out: its verbs say how to get it.
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use recipes::checkpoint::Checkpoint;
+use recipes::data::Dataset;
+use recipes::method::{SweepRun, preview};
+use recipes::recipe::Recipe;
+use results::reproduce::{Entry, RowTraining};
+
+use super::bench::train as bench_train;
+use super::optimize::CommonArguments;
+use super::{Answer, evaluate, reproduce, sweep, train};
+
+fn missing<T>() -> anyhow::Result<T> {
+    Err(anyhow!(
+        "this build has no trainer, so that it needs no libtorch; build one that has: scripts/libtorch && cargo build \
+         --release -p sordino --features training"
+    ))
+}
+
+pub(super) fn train(_: &train::Arguments, _: &mut dyn Write) -> anyhow::Result<Answer> {
+    missing()
+}
+
+pub(super) fn evaluate(_: &evaluate::Arguments, _: &mut dyn Write) -> anyhow::Result<Answer> {
+    missing()
+}
+
+pub(super) fn optimize(
+    recipe: &Recipe,
+    data: Option<&Path>,
+    _: &CommonArguments,
+    _: &mut dyn Write,
+) -> anyhow::Result<Answer> {
+    // What cannot be done at all is said before what this build cannot do.
+    let set =
+        recipes::data::open(&recipe.data.request(), data.or(recipe.data.directory.as_deref()))?.training;
+    preview(recipe, set.shape, set.classes.len())?;
+    missing()
+}
+
+pub(super) fn sweep(_: &sweep::Arguments, _: &[SweepRun], _: &mut dyn Write) -> anyhow::Result<Answer> {
+    missing()
+}
+
+pub(super) fn reproduce(
+    _: &reproduce::Arguments,
+    _: &Entry,
+    _: &[RowTraining<'_>],
+    _: &mut dyn Write,
+) -> anyhow::Result<Answer> {
+    missing().context("--dry-run and --recipes DIR need no trainer")
+}
+
+pub(super) fn measure_step(_: &bench_train::Arguments) -> anyhow::Result<bench_train::StepReport> {
+    missing()
+}
+
+/// The class that a trained network finds for each image; others must compute it here.
+pub(super) fn answers(_: &Checkpoint, _: &Dataset, _: usize) -> anyhow::Result<Option<Vec<usize>>> {
+    Ok(None)
+}
+
+/// Whether the trainer could use a GPU.
+pub(super) fn has_gpu() -> Option<bool> {
+    None
+}

@@ -1,0 +1,181 @@
+//! The trainer behind the verbs that need it. Where it was left out, `no_trainer` stands in its place.
+
+mod many;
+mod optimize_watch;
+mod reproduce;
+mod step_time;
+mod train_watch;
+
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::bail;
+use recipes::checkpoint::Checkpoint;
+use recipes::data::Dataset;
+use recipes::method::SweepRun;
+use recipes::recipe::Recipe;
+use results::RECORDS;
+use training::optimize::OptimizeOptions;
+use training::run::RunOptions;
+use training::tensor::{self, Device};
+
+use super::optimize::{CommonArguments, RunArguments};
+use super::train::DeviceChoice;
+use super::{Answer, evaluate, sweep, train, write_json};
+use crate::report::{Table, grouped};
+
+pub(super) use reproduce::reproduce;
+pub(super) use step_time::measure_step;
+
+pub(super) fn train(arguments: &train::Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    let recipe = Recipe::from_file(&arguments.recipe)?;
+    if recipe.optimize.is_some() {
+        bail!("{} optimizes a network; use `sordino sweep` with it", arguments.recipe.display());
+    }
+    let stem = arguments.recipe.file_stem().unwrap_or_default();
+    let options = RunOptions {
+        data: arguments.data.clone(),
+        shard_bytes: shard_bytes(arguments.shard_mib)?,
+        device: device(arguments.device)?,
+        resume: arguments.resume,
+        folder: arguments.out.clone().unwrap_or_else(|| Path::new("runs").join(stem)),
+        threads: arguments.threads,
+    };
+    let outcome = training::run::train(recipe, &options, &mut train_watch::Terminal::new())?;
+    if arguments.json {
+        return write_json(out, &outcome);
+    }
+    for tried in &outcome.results {
+        writeln!(out, "{:.2}% of {} {} images", 100.0 * tried.accuracy, tried.images, tried.on)?;
+    }
+    let run = options.folder.display();
+    writeln!(out, "checkpoint {}", outcome.checkpoint.display())?;
+    writeln!(out, "next: sordino report {run}; sordino freeze {run} -o {run}/model.sordino")?;
+    Ok(Answer::Yes)
+}
+
+pub(super) fn evaluate(arguments: &evaluate::Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    let device = device(arguments.device)?;
+    let outcome =
+        training::run::evaluate(&arguments.checkpoint, arguments.data.as_deref(), device, arguments.threads)?;
+    if arguments.json {
+        return write_json(out, &outcome);
+    }
+    writeln!(out, "{} after epoch {}, {} ReLUs", outcome.network, outcome.epoch, outcome.relus)?;
+    for tried in &outcome.results {
+        writeln!(
+            out,
+            "{:.2}% of {} {} images, cross-entropy {:.4}",
+            100.0 * tried.accuracy,
+            tried.images,
+            tried.on,
+            tried.loss
+        )?;
+    }
+    Ok(Answer::Yes)
+}
+
+pub(super) fn optimize(
+    recipe: &Recipe,
+    data: Option<&Path>,
+    common: &CommonArguments,
+    out: &mut dyn Write,
+) -> anyhow::Result<Answer> {
+    let method = recipe.optimize.as_ref().map_or("optimize", |section| section.method());
+    let name = common.recipe.as_deref().and_then(Path::file_stem);
+    let options = options(&common.run, data, &name.map_or(method.into(), |name| name.to_string_lossy()))?;
+    let records = || std::fs::read(options.folder.join(RECORDS)).ok();
+    let earlier = records();
+    let found = training::optimize::optimize(recipe, &options, &mut optimize_watch::Terminal::new())?;
+    if common.run.json {
+        return write_json(out, &found);
+    }
+    if !found.criticality.is_empty() {
+        let mut table = Table::new(&["<stage", "ReLUs", "accuracy alone", "criticality"]);
+        for finding in &found.criticality {
+            let name = format!("S{}", finding.stage);
+            let accuracy = format!("{:.2}%", finding.accuracy);
+            table.row(vec![name, grouped(finding.relus), accuracy, format!("{:.2}", finding.criticality)]);
+        }
+        table.write(out)?;
+    }
+    optimize_watch::write_records(&found.records, out)?;
+    let folder = options.folder.display();
+    if earlier.is_some() && earlier == records() {
+        writeln!(out, "this was done before with the same recipe; nothing was trained now")?;
+    }
+    writeln!(out, "all of it in {folder}, with the recipes in {folder}/{RECORDS}")?;
+    if let Some(record) = found.records.first() {
+        writeln!(out, "next: sordino freeze {} -o {folder}/model.sordino", record.checkpoint)?;
+    }
+    Ok(Answer::Yes)
+}
+
+pub(super) fn sweep(
+    arguments: &sweep::Arguments,
+    runs: &[SweepRun],
+    out: &mut dyn Write,
+) -> anyhow::Result<Answer> {
+    let stem = arguments.recipe.file_stem().unwrap_or_default().to_string_lossy();
+    let options = options(&arguments.run, arguments.data.as_deref(), &stem)?;
+    let many::Outcome { results, front, failed } = many::run_all(runs, &options, arguments.parallel.into())?;
+    if arguments.run.json {
+        write_json(out, &front)?;
+    } else {
+        writeln!(out, "{results} results, {} of them on the front:\n", front.len())?;
+        optimize_watch::write_records(&front, out)?;
+    }
+    if !failed.is_empty() {
+        bail!(
+            "{} of {} runs failed: {}; mend them, and the same command makes what is missing",
+            failed.len(),
+            runs.len(),
+            failed.join(", ")
+        );
+    }
+    Ok(Answer::Yes)
+}
+
+/// The class that a trained network finds for each image.
+pub(super) fn answers(
+    checkpoint: &Checkpoint,
+    set: &Dataset,
+    threads: usize,
+) -> anyhow::Result<Option<Vec<usize>>> {
+    tensor::set_threads(threads);
+    Ok(Some(training::run::answers(checkpoint, set, device(None)?)?))
+}
+
+/// Whether the trainer could use a GPU.
+pub(super) fn has_gpu() -> Option<bool> {
+    Some(tensor::cuda_is_available())
+}
+
+/// What an optimization takes.
+fn options(arguments: &RunArguments, data: Option<&Path>, name: &str) -> anyhow::Result<OptimizeOptions> {
+    Ok(OptimizeOptions {
+        shard_bytes: shard_bytes(arguments.shard_mib)?,
+        data: data.map(Into::into),
+        device: device(arguments.device)?,
+        folder: arguments.out.clone().unwrap_or_else(|| Path::new("runs").join(name)),
+        threads: arguments.threads,
+    })
+}
+
+fn shard_bytes(mebibytes: u64) -> anyhow::Result<u64> {
+    if mebibytes == 0 {
+        bail!("--shard-mib is 0; a file of a checkpoint has at least 1 MiB");
+    }
+    Ok(mebibytes.saturating_mul(1 << 20))
+}
+
+/// The device asked for, or the best there is.
+fn device(choice: Option<DeviceChoice>) -> anyhow::Result<Device> {
+    let name = match choice {
+        Some(DeviceChoice::Cpu) => "cpu",
+        Some(DeviceChoice::Cuda) => "cuda",
+        None if tensor::cuda_is_available() => "cuda",
+        None => "cpu",
+    };
+    Ok(Device::parse(name)?)
+}

@@ -1,0 +1,86 @@
+//! How far an optimization is, and its results as a table.
+
+use std::io::Write;
+
+use recipes::log::{Epoch, Start};
+use results::ResultRecord;
+use training::optimize::{OptimizeWatch, SearchEpoch};
+use training::run::Watch;
+
+use super::train_watch;
+use crate::report::{Table, grouped, short};
+
+/// Tells a person how far an optimization is.
+pub(super) struct Terminal(train_watch::Terminal);
+
+impl Terminal {
+    pub(super) fn new() -> Self {
+        Self(train_watch::Terminal::new())
+    }
+
+    pub(super) fn of_run(name: &str) -> Self {
+        Self(train_watch::Terminal::of_run(name))
+    }
+
+    /// Says why a run ends before it is done.
+    pub(super) fn fail(&self, text: &str) {
+        self.0.say(text);
+    }
+}
+
+impl Watch for Terminal {
+    fn start(&mut self, start: &Start) {
+        self.0.start(start);
+    }
+
+    fn step(&mut self, done: u64, steps: u64) {
+        self.0.step(done, steps);
+    }
+
+    fn epoch(&mut self, epoch: &Epoch) {
+        self.0.epoch(epoch);
+    }
+}
+
+impl OptimizeWatch for Terminal {
+    fn part(&mut self, title: &str) {
+        self.0.say(&format!("== {title}"));
+    }
+
+    fn search(&mut self, epoch: &SearchEpoch) {
+        self.0.say(&format!(
+            "search epoch {}: {} ReLUs, penalty {:.2e}, loss {:.4}, learned {:.2}%, {} {:.2}%, {:.1} s",
+            epoch.epoch,
+            grouped(epoch.relus),
+            epoch.penalty,
+            epoch.loss,
+            100.0 * epoch.training_accuracy,
+            epoch.tried_on,
+            100.0 * epoch.accuracy,
+            epoch.seconds
+        ));
+    }
+}
+
+/// The results, one line each.
+pub(super) fn write_records(records: &[ResultRecord], out: &mut dyn Write) -> anyhow::Result<()> {
+    if records.is_empty() {
+        return Ok(());
+    }
+    let mut table =
+        Table::new(&["<network", "<method", "ReLUs", "of", "multiply-adds", "accuracy", "<on", "%/1K"]);
+    for record in records {
+        table.row(vec![
+            record.title.clone(),
+            record.method.clone(),
+            grouped(record.relus),
+            grouped(record.relus_before),
+            short(record.macs),
+            format!("{:.2}%", record.float_accuracy),
+            record.measured_on.clone(),
+            format!("{:.2}", record.accuracy_per_kilorelu),
+        ]);
+    }
+    table.write(out)?;
+    Ok(())
+}

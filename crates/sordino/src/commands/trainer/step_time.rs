@@ -1,0 +1,47 @@
+//! The measurement of `sordino bench train`.
+
+use clap::ValueEnum;
+use network::zoo;
+use recipes::recipe::Precision;
+use training::learn::{self, BenchOptions, GraphUse};
+use training::tensor::{self, Device};
+
+use crate::commands::bench::train::{Arguments, StepReport, Switch};
+
+/// How long a training step takes.
+pub(in crate::commands) fn measure_step(arguments: &Arguments) -> anyhow::Result<StepReport> {
+    if let Some(count) = arguments.threads {
+        tensor::set_threads(count);
+    }
+    let device = Device::parse(&arguments.device)?;
+    let build = |name: &str| zoo::build(name, arguments.side, arguments.classes);
+    let usual = if device == Device::Cpu { Precision::F32 } else { Precision::Bf16 };
+    let precision = arguments.precision.unwrap_or(usual);
+    let options = BenchOptions {
+        batch: arguments.batch,
+        steps: arguments.steps,
+        precision,
+        graph: if arguments.eager { GraphUse::Never } else { GraphUse::Auto },
+        data_pipeline: arguments.data_pipeline == Switch::On,
+        teacher: arguments.teacher.as_deref().map(build).transpose()?,
+    };
+    let time = learn::measure_step(&build(&arguments.network)?, &options, device)?;
+    Ok(StepReport {
+        network: arguments.network.clone(),
+        batch: arguments.batch,
+        device: arguments.device.clone(),
+        precision: word(precision),
+        data_pipeline: options.data_pipeline,
+        recorded: time.not_recorded.is_none(),
+        not_recorded: time.not_recorded,
+        ms_per_step: time.milliseconds,
+        images_per_s: time.images_per_second,
+        first_loss: time.losses.0,
+        mean_loss: time.losses.1,
+    })
+}
+
+/// The word that names it on the command line.
+fn word(setting: impl ValueEnum) -> String {
+    setting.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}

@@ -1,0 +1,188 @@
+//! Which recipe a folder belongs to.
+//!
+//! A second call with the same folder goes on or finds everything done; with another recipe it would show results that
+//! were not asked for. So the recipe is noted in the folder first, and another one is refused.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use recipes::file::{FileError, read_text, unfinished, write_whole};
+use recipes::method::OptimizeSection;
+use recipes::recipe::Recipe;
+use results::{RECIPE, RECORDS};
+
+use super::{MAX_FILE_BYTES, OptimizeRunError};
+
+/// How many differences are named.
+const NAMED: usize = 4;
+
+/// Notes the recipe in its folder, and refuses a folder that holds the optimization of another one. Stages whose
+/// criticality was all that was asked for may be reduced by it afterwards.
+pub(super) fn claim(folder: &Path, recipe: &Recipe) -> Result<(), OptimizeRunError> {
+    let path = folder.join(RECIPE);
+    if path.is_file() {
+        let text = read_text(&path, MAX_FILE_BYTES)?;
+        let damaged = |error| OptimizeRunError::Damaged { path: path.clone(), reason: format!("{error}") };
+        let earlier = Recipe::from_toml(&text).map_err(damaged)?;
+        let differences = differences(&comparable(&earlier), &comparable(recipe));
+        if differences.is_empty() {
+            return Ok(());
+        }
+        if !only_found_criticality(&earlier, recipe) {
+            return Err(OptimizeRunError::OtherRecipe { folder: folder.to_owned(), differences });
+        }
+        let records = folder.join(RECORDS);
+        match std::fs::remove_file(&records) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(FileError::on("remove", &records)(error).into());
+            }
+            _ => {}
+        }
+    }
+    Ok(write_whole(&path, recipe.to_toml())?)
+}
+
+/// Gives a folder back in which nothing was made: the next recipe may have it.
+pub(super) fn release(folder: &Path) {
+    let note = folder.join(RECIPE);
+    let notes = [unfinished(&note), note];
+    let is_note =
+        |entry: std::io::Result<std::fs::DirEntry>| entry.is_ok_and(|entry| notes.contains(&entry.path()));
+    if std::fs::read_dir(folder).is_ok_and(|mut entries| entries.all(is_note)) {
+        // What cannot be removed is found by the next claim, which says so.
+        notes.iter().for_each(|note| drop(std::fs::remove_file(note)));
+    }
+}
+
+/// The recipe without what may differ between two attempts at the same thing.
+pub(crate) fn comparable(recipe: &Recipe) -> Recipe {
+    let mut recipe = recipe.clone();
+    recipe.title = String::new();
+    recipe.data.directory = None;
+    if let Some(OptimizeSection::Snl(section)) = &mut recipe.optimize {
+        (section.max_epochs, section.checkpoint_every) = (1, 1);
+    }
+    recipe
+}
+
+/// Whether the earlier recipe found the criticality that this one builds on.
+fn only_found_criticality(earlier: &Recipe, recipe: &Recipe) -> bool {
+    let (mut earlier, recipe) = (comparable(earlier), comparable(recipe));
+    let (Some(OptimizeSection::DeepReduce(before)), Some(OptimizeSection::DeepReduce(now))) =
+        (&mut earlier.optimize, &recipe.optimize)
+    else {
+        return false;
+    };
+    let was_only = before.only_criticality;
+    (before.budget, before.only_criticality, before.single_blocks) =
+        (now.budget, now.only_criticality, now.single_blocks);
+    was_only && earlier == recipe
+}
+
+/// The keys with different values, as a reader of the two recipes would name them.
+fn differences(earlier: &Recipe, recipe: &Recipe) -> String {
+    let (earlier, recipe) = (keys(earlier), keys(recipe));
+    let mut all: Vec<&String> = earlier.keys().chain(recipe.keys()).collect();
+    all.sort_unstable();
+    all.dedup();
+    let value = |keys: &BTreeMap<String, String>, key: &str| {
+        keys.get(key).map_or_else(|| "nothing".to_owned(), String::clone)
+    };
+    let differing: Vec<String> = all
+        .into_iter()
+        .filter(|key| earlier.get(*key) != recipe.get(*key))
+        .map(|key| format!("{key} was {} and is {} now", value(&earlier, key), value(&recipe, key)))
+        .collect();
+    match differing.len().checked_sub(NAMED) {
+        None | Some(0) => differing.join(", "),
+        Some(more) => format!("{}, and {more} more", differing[..NAMED].join(", ")),
+    }
+}
+
+/// Every value of a recipe by its key, such as `training.epochs`.
+fn keys(recipe: &Recipe) -> BTreeMap<String, String> {
+    let mut keys = BTreeMap::new();
+    let mut tables = vec![(String::new(), recipe.to_toml().parse().expect("a recipe is written as TOML"))];
+    while let Some((prefix, table)) = tables.pop() {
+        let table: toml::Table = table;
+        for (name, value) in table {
+            let key = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
+            match value {
+                toml::Value::Table(table) => tables.push((key, table)),
+                value => {
+                    keys.insert(key, value.to_string());
+                }
+            }
+        }
+    }
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recipe(section: &str) -> Recipe {
+        Recipe::from_toml(&format!(
+            "[data]\nset = \"synthetic\"\n[network]\nname = \"resnet10:m=2\"\n[training]\nepochs = 3\nbatch = 50\n[optimize]\n{section}"
+        ))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_folder_belongs_to_its_recipe() {
+        let folder = tempfile::tempdir().unwrap();
+        let quarter = recipe("method = \"snl\"\nbudget = \"25%\"");
+        claim(folder.path(), &quarter).unwrap();
+        claim(folder.path(), &quarter).unwrap();
+        claim(folder.path(), &recipe("method = \"snl\"\nbudget = \"25%\"\nmax_epochs = 7")).unwrap();
+        let error =
+            claim(folder.path(), &recipe("method = \"snl\"\nbudget = \"30%\"")).unwrap_err().to_string();
+        assert!(
+            error.contains("optimize.budget was \"25%\" and is \"30%\" now") && error.contains("--out"),
+            "{error}"
+        );
+        let mut longer = quarter.clone();
+        (longer.training.epochs, longer.seed) = (4, 7);
+        let error = claim(folder.path(), &longer).unwrap_err().to_string();
+        assert!(error.contains("training.epochs was 3 and is 4 now") && error.contains("seed"), "{error}");
+        assert!(claim(folder.path(), &recipe("method = \"deepreduce\"\nbudget = \"25%\"")).is_err());
+    }
+
+    #[test]
+    fn what_criticality_was_found_for_may_follow() {
+        let folder = tempfile::tempdir().unwrap();
+        let only = recipe("method = \"deepreduce\"\nonly_criticality = true");
+        let budget = recipe("method = \"deepreduce\"\nbudget = \"25%\"");
+        claim(folder.path(), &only).unwrap();
+        std::fs::write(folder.path().join(RECORDS), "{}").unwrap();
+        let other = recipe("method = \"deepreduce\"\nbudget = \"25%\"\nprobe_epochs = 1");
+        assert!(claim(folder.path(), &other).is_err());
+        claim(folder.path(), &budget).unwrap();
+        assert!(!folder.path().join(RECORDS).exists());
+        claim(folder.path(), &budget).unwrap();
+        assert!(claim(folder.path(), &only).is_err());
+    }
+
+    #[test]
+    fn a_recipe_that_came_to_nothing_gives_its_folder_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let (quarter, half) =
+            (recipe("method = \"snl\"\nbudget = \"25%\""), recipe("method = \"snl\"\nbudget = \"50%\""));
+        claim(folder.path(), &quarter).unwrap();
+        release(folder.path());
+        claim(folder.path(), &half).unwrap();
+        std::fs::create_dir(folder.path().join("teacher")).unwrap();
+        release(folder.path());
+        assert!(claim(folder.path(), &quarter).is_err());
+    }
+
+    #[test]
+    fn a_damaged_note_is_not_taken_for_another_recipe() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join(RECIPE), "seed = ").unwrap();
+        let error =
+            claim(folder.path(), &recipe("method = \"snl\"\nbudget = \"25%\"")).unwrap_err().to_string();
+        assert!(error.contains("damaged") && error.contains("recipe.toml"), "{error}");
+    }
+}

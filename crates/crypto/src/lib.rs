@@ -2,7 +2,7 @@
 //!
 //! This crate knows no network, socket or clock. Randomness enters as an argument, messages are data, and every
 //! tool has an ideal twin, so that the layers above can be tested without it. What each tool promises, to whom,
-//! and why, stands in `SECURITY.md`.
+//! and why, stands in `docs/src/security`.
 //!
 //! ```text
 //! secret  random  domain   how secrets are held, drawn and kept apart

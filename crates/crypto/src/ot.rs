@@ -23,7 +23,7 @@
 //! ```
 //!
 //! Both parties follow the protocol (semi-honest). What is promised, and what callers must keep, stands in
-//! `SECURITY.md`.
+//! `docs/src/security/oblivious-transfer.md`.
 
 pub mod base;
 pub mod chosen;

@@ -9,8 +9,8 @@
 //!
 //! Rows are sealed by AES-256-GCM under a key of their own, derived from the store's key file and the row's random id;
 //! everything else in the row is associated data. Two databases are behind the same logic: SQLite for the processes of
-//! one machine ([`StoreLocation::File`]), PostgreSQL for several ([`StoreLocation::Postgres`]). SECURITY.md says what a
-//! restored copy of either can and cannot do.
+//! one machine ([`StoreLocation::File`]), PostgreSQL for several ([`StoreLocation::Postgres`]). What a restored copy of
+//! either can and cannot do stands in `docs/src/security/prepared-ahead.md`.
 
 mod error;
 #[cfg(feature = "postgres")]

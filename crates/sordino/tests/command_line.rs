@@ -91,10 +91,10 @@ fn the_table_shows_a_bar_per_stage() {
 }
 
 #[test]
-fn the_readme_shows_what_its_command_prints() {
-    let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
-    assert!(readme.contains("-- inspect hrn-2x5x3x:m=16 --cull 1 --thin 2,3,4\n"));
-    assert!(readme.contains(&stdout(&["inspect", "hrn-2x5x3x:m=16", "--cull", "1", "--thin", "2,3,4"])));
+fn the_book_shows_what_its_command_prints() {
+    let page = std::fs::read_to_string(repository().join("docs/src/guide/first-steps.md")).unwrap();
+    assert!(page.contains("-- inspect hrn-2x5x3x:m=16 --cull 1 --thin 2,3,4\n"));
+    assert!(page.contains(&stdout(&["inspect", "hrn-2x5x3x:m=16", "--cull", "1", "--thin", "2,3,4"])));
 }
 
 #[test]

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A step costs about three forward passes; the teacher makes one of them. What is left out: loading data, trying test
-//! images, checkpoints, going on after an interruption. The runs of the README took 0.9 to 1.9 times the prediction.
+//! images, checkpoints, going on after an interruption. Our runs (`docs/src/results/accuracy.md`) took 0.9 to 2.3 times
+//! the prediction.
 
 /// What every step takes, in milliseconds.
 const FIXED_STEP_MS: f64 = 1.78;
@@ -40,7 +41,7 @@ mod tests {
 
     #[test]
     fn runs_take_about_what_they_took() {
-        // README: HybReNet 52K with ResNet-18 as its teacher, 220 epochs, 4.5 minutes; ResNet-18, 200 epochs, 4.1 minutes.
+        // Measured: HybReNet 52K with ResNet-18 as its teacher, 220 epochs, 4.5 minutes; ResNet-18, 200 epochs, 4.1 minutes.
         let taught = minutes(178_500_000, Some(555_468_800), 220, 50_000, 128);
         assert!((taught / 4.5 - 1.0).abs() < 0.25, "{taught}");
         let teacher = minutes(555_468_800, None, 200, 50_000, 128);

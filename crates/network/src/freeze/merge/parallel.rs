@@ -1,0 +1,90 @@
+//! Linear layers side by side: `A x + B x = (A + B) x`.
+//!
+//! The branches of a block that trains with more of them than it needs become one convolution. A smaller filter lies in the
+//! middle of a larger one where both keep their centers on the same pixels; a scaling of channels is a filter of one pixel.
+
+use super::{FloatLinear, FloatOperation, Graph, linear};
+use crate::inference_model::LinearGeometry;
+
+/// One merge of two linear layers that read the same value and are added, each read by nothing else.
+pub(super) fn merge_parallel(graph: &mut Graph) -> bool {
+    let readers = graph.readers();
+    for sum in 0..graph.nodes.len() {
+        if !matches!(graph.nodes[sum].operation, FloatOperation::Add) {
+            continue;
+        }
+        let Some((first, second, merged)) = addable(graph, &readers, &graph.nodes[sum].inputs) else {
+            continue;
+        };
+        graph.nodes[first].operation = FloatOperation::Linear(merged);
+        graph.nodes[sum].inputs.retain(|input| *input != second + 1);
+        if graph.nodes[sum].inputs.len() == 1 {
+            let only = graph.nodes[first].clone();
+            graph.nodes[sum] = only;
+        }
+        return true;
+    }
+    false
+}
+
+/// Two nodes among the terms of a sum, and what they are together.
+fn addable(graph: &Graph, readers: &[Vec<usize>], terms: &[usize]) -> Option<(usize, usize, FloatLinear)> {
+    let nodes =
+        terms.iter().filter(|value| **value > 0 && readers[**value].len() == 1).map(|value| value - 1);
+    let nodes: Vec<usize> = nodes.filter(|node| linear(&graph.nodes[*node]).is_some()).collect();
+    for (position, &first) in nodes.iter().enumerate() {
+        for &second in &nodes[position + 1..] {
+            let (one, two) = (&graph.nodes[first], &graph.nodes[second]);
+            if one.inputs == two.inputs
+                && let Some(merged) = added(linear(one)?, linear(two)?)
+            {
+                return Some((first, second, merged));
+            }
+        }
+    }
+    None
+}
+
+/// The sum of two layers as one.
+fn added(first: &FloatLinear, second: &FloatLinear) -> Option<FloatLinear> {
+    let (one, two) = match (&first.geometry, &second.geometry) {
+        (LinearGeometry::Conv(one), LinearGeometry::Conv(two)) => (one, two),
+        (one, two) if one == two => return Some(add_weights(first.clone(), second, |index| index)),
+        _ => return None,
+    };
+    let (wide, narrow) = if one.filter >= two.filter { (first, second) } else { (second, first) };
+    let (outer, inner) = if one.filter >= two.filter { (one, two) } else { (two, one) };
+    let margin = (outer.filter - inner.filter) / 2;
+    let is_aligned = outer.stride == inner.stride
+        && (outer.dilation == inner.dilation || inner.filter == 1)
+        && (outer.filter - inner.filter).is_multiple_of(2)
+        && outer.padding == inner.padding + margin * outer.dilation;
+    if !is_aligned {
+        return None;
+    }
+    let tap = |tap: usize| {
+        let (row, column) = (tap / inner.filter + margin, tap % inner.filter + margin);
+        row * outer.filter + column
+    };
+    let (inner_area, outer_area) = (inner.filter * inner.filter, outer.filter * outer.filter);
+    if outer.groups == inner.groups {
+        let place = |index: usize| index / inner_area * outer_area + tap(index % inner_area);
+        return Some(add_weights(wide.clone(), narrow, place));
+    }
+    // A scaling beside a dense convolution of as many channels: each goes to its own channel.
+    let row = outer.inputs * outer_area;
+    let is_scaling = narrow.is_affine() && outer.groups == 1;
+    is_scaling
+        .then(|| add_weights(wide.clone(), narrow, |channel| channel * row + channel * outer_area + tap(0)))
+}
+
+/// Adds the weights of one layer to those of another, each at the place that is its own there.
+fn add_weights(mut wide: FloatLinear, narrow: &FloatLinear, place: impl Fn(usize) -> usize) -> FloatLinear {
+    for (index, weight) in narrow.weights.iter().enumerate() {
+        wide.weights[place(index)] += weight;
+    }
+    for (bias, other) in wide.biases.iter_mut().zip(&narrow.biases) {
+        *bias += other;
+    }
+    wide
+}

@@ -8,7 +8,7 @@
 //! | scaling of channels | convolution, fully connected | as above | always |
 //! | linear layer | scaling of channels | always | always |
 //! | scaling of channels | average | unless padding counts | always: fewer pixels to scale |
-//! | linear layer | linear layer beside it, added | where centers and strides agree | always |
+//! | linear layer of a branch | that of another branch, added | where centers and strides agree | always |
 //! | average by an odd count | linear layer | always | always: the division goes into the weights |
 //!
 //! Only a value with a single reader vanishes; a scaling may also go into several readers, if into all of them.

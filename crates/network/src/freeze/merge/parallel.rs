@@ -2,8 +2,9 @@
 //!
 //! The branches of a block that trains with more of them than it needs become one convolution. A smaller filter lies in the
 //! middle of a larger one where both keep their centers on the same pixels; a scaling of channels is a filter of one pixel.
+//! The body and the shortcut of a block stay two layers even where both are linear, as they are in models already frozen.
 
-use super::{FloatLinear, FloatOperation, Graph, linear};
+use super::{FloatLinear, FloatOperation, Graph, Node, linear};
 use crate::inference_model::LinearGeometry;
 
 /// One merge of two linear layers that read the same value and are added, each read by nothing else.
@@ -31,7 +32,7 @@ pub(super) fn merge_parallel(graph: &mut Graph) -> bool {
 fn addable(graph: &Graph, readers: &[Vec<usize>], terms: &[usize]) -> Option<(usize, usize, FloatLinear)> {
     let nodes =
         terms.iter().filter(|value| **value > 0 && readers[**value].len() == 1).map(|value| value - 1);
-    let nodes: Vec<usize> = nodes.filter(|node| linear(&graph.nodes[*node]).is_some()).collect();
+    let nodes: Vec<usize> = nodes.filter(|node| is_linear_branch(&graph.nodes[*node])).collect();
     for (position, &first) in nodes.iter().enumerate() {
         for &second in &nodes[position + 1..] {
             let (one, two) = (&graph.nodes[first], &graph.nodes[second]);
@@ -43,6 +44,11 @@ fn addable(graph: &Graph, readers: &[Vec<usize>], terms: &[usize]) -> Option<(us
         }
     }
     None
+}
+
+/// Whether this is a linear layer of a branch; names are paths, so they say so.
+fn is_linear_branch(node: &Node) -> bool {
+    linear(node).is_some() && node.name.split('.').any(|part| part.starts_with("branch"))
 }
 
 /// The sum of two layers as one.

@@ -144,7 +144,6 @@ impl Cost {
 }
 
 /// For numbers that are written only where there are any.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 pub const fn is_zero(value: &u64) -> bool {
     *value == 0
 }

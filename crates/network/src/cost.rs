@@ -3,6 +3,9 @@
 //! The papers count one ReLU per scalar that passes through an active ReLU layer, one multiply-add per weight and
 //! output pixel of convolutions and fully connected layers (they call these FLOPs), and leave max pools out of
 //! the ReLU count, so they have a column of their own here.
+//!
+//! Where channels share signs, a comparison is what the papers call a ReLU, and the values that follow another channel's
+//! sign are counted apart as gated values. Such a network is never described by its comparisons alone.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
@@ -10,19 +13,25 @@ use std::ops::{Add, AddAssign};
 use serde::Serialize;
 
 use crate::mask::ActivationMask;
+use crate::mask::SiteMask;
+use crate::shape::Shape;
 use crate::spec::NetworkSpec;
+use crate::spec::{Grouping, SharedSigns};
 use crate::walk::{Operation, Part, Place, Step, Walk};
 
 /// The price of an operation, a block, a stage or a network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Cost {
-    /// Scalars that pass through an active ReLU.
+    /// Comparisons: one for each scalar that passes through an active ReLU, one for each group of shared signs.
     pub relus: u64,
+    /// Scalars that pass by the sign of another channel.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub gated_values: u64,
     /// Scalars that a maximum pooling puts out.
     pub maxpools: u64,
     /// Multiply-adds of convolutions and fully connected layers.
     pub macs: u64,
-    /// Weights, biases, and scales and shifts of batch norms.
+    /// Weights, biases, scales and shifts of batch norms, and slopes.
     pub parameters: u64,
 }
 
@@ -44,7 +53,28 @@ impl Cost {
             }
             Operation::BatchNorm { affine: true } => cost.parameters = 2 * output.channels as u64,
             Operation::Relu { .. } => cost.relus = output.scalars(),
+            Operation::SharedSigns { signs, .. } => {
+                cost.relus = output.pixels() * signs.grouping.signs(output.channels) as u64;
+                cost.gated_values = output.scalars() - cost.relus;
+                cost.parameters = if signs.slopes { output.channels as u64 } else { 0 };
+            }
             Operation::MaxPool(_) => cost.maxpools = output.scalars(),
+            _ => {}
+        }
+        cost
+    }
+
+    /// The price of one step with a mask on its ReLUs.
+    pub fn of_masked_step(walk: &Walk, step: &Step, mask: &ActivationMask) -> Self {
+        let mut cost = Self::of_step(walk, step);
+        match &step.operation {
+            Operation::Relu { site, .. } => cost.relus = mask.relu_count_at(*site),
+            Operation::SharedSigns { site, signs } => {
+                cost.relus = mask.relu_count_at(*site);
+                let comparisons = walk.sites()[site.0].shape;
+                let channels = walk.shape(step.output).channels;
+                cost.gated_values = gated_values(signs, channels, comparisons, mask.site(*site));
+            }
             _ => {}
         }
         cost
@@ -58,7 +88,8 @@ impl Cost {
 
     /// The price of the whole network with a mask on its ReLUs.
     pub fn masked(spec: &NetworkSpec, mask: &ActivationMask) -> Self {
-        Self { relus: mask.relu_count(), ..Self::of(spec) }
+        let walk = spec.walk();
+        walk.steps().iter().map(|step| Self::of_masked_step(walk, step, mask)).sum()
     }
 
     /// The price of each part, in order: stem, stages, head. A part without operations is left out.
@@ -70,6 +101,65 @@ impl Cost {
     pub fn by_block(spec: &NetworkSpec) -> Vec<(Place, Self)> {
         by_place(spec, |place| place)
     }
+}
+
+/// What [`Cost`] is in JSON, line by line of one network.
+///
+/// A network without shared signs has `relus`. One with them has `comparisons` and `gated_values` on every line, those
+/// without either included, and nothing called ReLUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum CostFigures {
+    /// No value follows another channel's sign.
+    Relus(Cost),
+    /// Some do.
+    SharedSigns {
+        /// Signs that are computed.
+        comparisons: u64,
+        /// Values that follow another channel's sign.
+        gated_values: u64,
+        /// As in [`Cost`].
+        maxpools: u64,
+        /// As in [`Cost`].
+        macs: u64,
+        /// As in [`Cost`].
+        parameters: u64,
+    },
+}
+
+impl Cost {
+    /// For a line of a network whose total is `total`.
+    pub fn figures(self, total: Self) -> CostFigures {
+        let Self { relus, gated_values, maxpools, macs, parameters } = self;
+        match total.shares_signs() {
+            true => CostFigures::SharedSigns { comparisons: relus, gated_values, maxpools, macs, parameters },
+            false => CostFigures::Relus(self),
+        }
+    }
+
+    /// Whether values follow the signs of other channels.
+    pub fn shares_signs(self) -> bool {
+        self.gated_values > 0
+    }
+}
+
+/// For numbers that are written only where there are any.
+pub const fn is_zero(value: &u64) -> bool {
+    *value == 0
+}
+
+/// How many values follow the signs that a mask keeps.
+fn gated_values(signs: &SharedSigns, channels: usize, comparisons: Shape, mask: &SiteMask) -> u64 {
+    if let Grouping::Contiguous { values_per_sign } = signs.grouping {
+        return mask.relu_count(comparisons) * (values_per_sign as u64 - 1);
+    }
+    let followers = |(sign, group): (usize, Vec<usize>)| {
+        let pixels =
+            (0..comparisons.height).flat_map(|row| (0..comparisons.width).map(move |column| (row, column)));
+        let kept = pixels.filter(|(row, column)| mask.keeps(comparisons, sign, *row, *column)).count();
+        (kept * (group.len() - 1)) as u64
+    };
+    signs.grouping.groups(channels).into_iter().enumerate().map(followers).sum()
 }
 
 fn by_place<K: PartialEq>(spec: &NetworkSpec, key: impl Fn(Place) -> K) -> Vec<(K, Cost)> {
@@ -99,6 +189,7 @@ impl Add for Cost {
     fn add(self, other: Self) -> Self {
         Self {
             relus: self.relus.saturating_add(other.relus),
+            gated_values: self.gated_values.saturating_add(other.gated_values),
             maxpools: self.maxpools.saturating_add(other.maxpools),
             macs: self.macs.saturating_add(other.macs),
             parameters: self.parameters.saturating_add(other.parameters),
@@ -131,6 +222,47 @@ mod tests {
             assert_eq!(Cost::by_part(&spec).into_iter().map(|(_, cost)| cost).sum::<Cost>(), whole);
             assert_eq!(Cost::by_block(&spec).into_iter().map(|(_, cost)| cost).sum::<Cost>(), whole);
         }
+    }
+
+    #[test]
+    fn a_network_without_shared_signs_is_written_as_ever() {
+        let cost = Cost::of(&zoo::build("resnet18", 32, 100).unwrap());
+        let expected = r#"{"relus":557056,"maxpools":0,"macs":555468800,"parameters":11220132}"#;
+        assert_eq!(serde_json::to_string(&cost).unwrap(), expected);
+        assert_eq!(serde_json::to_string(&cost.figures(cost)).unwrap(), expected);
+    }
+
+    #[test]
+    fn shared_signs_are_never_called_relus() {
+        let total = Cost::of(&zoo::build("signet", 32, 100).unwrap());
+        assert!(total.shares_signs());
+        for line in [total, Cost::default()] {
+            let written = serde_json::to_string(&line.figures(total)).unwrap();
+            assert!(!written.contains("relus") && written.contains("\"gated_values\":"), "{written}");
+        }
+    }
+
+    /// Four signs of groups of different size, two of which are kept on half of their pixels.
+    #[test]
+    fn a_mask_takes_the_values_with_the_sign() {
+        let text = "name = \"listed\"\nclasses = 2\ninput = { channels = 7, height = 2, width = 2 }\n\
+                    head = [\"classifier\"]\n[stem]\n\
+                    layers = [{ shared_signs = { groups = [[6, 0, 1], [2], [3, 4], [5]] } }]\n";
+        let spec = NetworkSpec::from_toml(text).unwrap();
+        let whole = Cost::of(&spec);
+        assert_eq!((whole.relus, whole.gated_values), (16, 12));
+        let keep_all = ActivationMask::keep_all(&spec);
+        assert_eq!(Cost::masked(&spec, &keep_all), whole);
+        let kept = |sign: usize, pixel: usize| pixel.is_multiple_of(2) && matches!(sign, 0 | 2);
+        let bits = (0..16).map(|index| kept(index / 4, index % 4));
+        let mask = vec![SiteMask::Pixels(crate::mask::Bits::collect(bits))];
+        let masked = Cost::masked(&spec, &ActivationMask::new(&spec, mask).unwrap());
+        assert_eq!((masked.relus, masked.gated_values), (4, 2 * 2 + 2));
+        let contiguous = text.replace("groups = [[6, 0, 1], [2], [3, 4], [5]]", "values_per_sign = 7");
+        let spec = NetworkSpec::from_toml(&contiguous).unwrap();
+        let mask = vec![SiteMask::Pixels(crate::mask::Bits::collect([true, false, false, true]))];
+        let masked = Cost::masked(&spec, &ActivationMask::new(&spec, mask).unwrap());
+        assert_eq!((masked.relus, masked.gated_values), (2, 12));
     }
 
     #[test]

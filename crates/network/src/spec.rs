@@ -6,6 +6,7 @@
 
 mod error;
 mod layer;
+mod signs;
 
 use std::fs::File;
 use std::io::Read;
@@ -20,6 +21,7 @@ pub use error::{SpecError, SpecFault, SpecFileError};
 pub use layer::{
     Branches, Conv, Edge, FactorizedReduce, FullyConnected, Group, Groups, Join, Layer, Pool, Split,
 };
+pub use signs::{Grouping, MAX_SLOPE, SLOPE_UNITS, SharedSigns, public_slope};
 
 /// The longest TOML text that is read as a spec.
 const MAX_FILE_BYTES: u64 = 4 << 20;

@@ -15,6 +15,14 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// `26,112 ReLUs`; where channels share signs, `26,112 comparisons and 78,336 gated values`.
+pub fn comparisons(relus: u64, gated_values: u64) -> String {
+    match gated_values {
+        0 => format!("{} ReLUs", grouped(relus)),
+        _ => format!("{} comparisons and {} gated values", grouped(relus), grouped(gated_values)),
+    }
+}
+
 /// An error and everything behind it: `cannot read a: no such file`.
 pub fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();

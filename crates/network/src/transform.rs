@@ -72,6 +72,12 @@ pub enum TransformError {
         /// The network.
         network: String,
     },
+    /// Channels that share signs already.
+    #[error("{network} shares signs between channels; ReLUs are reused only where every channel has its own")]
+    SharedSigns {
+        /// The network.
+        network: String,
+    },
     /// A stage that is to be culled and thinned.
     #[error("stage {stage} cannot be both culled and thinned: culling leaves no ReLU to thin")]
     CulledAndThinned {

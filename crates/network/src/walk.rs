@@ -19,7 +19,7 @@ mod build;
 use std::fmt;
 
 use crate::shape::Shape;
-use crate::spec::{Draft, Pool, SpecError};
+use crate::spec::{Draft, Pool, SharedSigns, SpecError};
 
 /// A value in the order of its making; 0 is the image, and step `i` makes value `i + 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -151,6 +151,13 @@ pub enum Operation {
         /// The largest value let through, for clipped ReLUs.
         ceiling: Option<u8>,
     },
+    /// Comparisons that decide for several channels each.
+    SharedSigns {
+        /// The key of masks and reports.
+        site: SiteIndex,
+        /// Which channels share a sign, and whether they have slopes.
+        signs: SharedSigns,
+    },
     /// Average pooling.
     AveragePool(Pool),
     /// Maximum pooling.
@@ -186,6 +193,7 @@ impl Operation {
             Self::Conv(_) => "conv",
             Self::BatchNorm { .. } => "norm",
             Self::Relu { .. } => "relu",
+            Self::SharedSigns { .. } => "signs",
             Self::AveragePool(_) => "average",
             Self::MaxPool(_) => "max",
             Self::GlobalAveragePool => "mean",
@@ -199,7 +207,7 @@ impl Operation {
 
     /// Whether the server can apply it to shares without the client.
     pub const fn is_linear(&self) -> bool {
-        !matches!(self, Self::Relu { .. } | Self::MaxPool(_))
+        !matches!(self, Self::Relu { .. } | Self::SharedSigns { .. } | Self::MaxPool(_))
     }
 }
 
@@ -234,7 +242,8 @@ pub struct ReluSite {
     pub name: String,
     /// Where.
     pub place: Place,
-    /// One ReLU for every scalar of this map.
+    /// One comparison for every scalar of this map: that of the step's values, or with shared signs one channel for
+    /// each group.
     pub shape: Shape,
 }
 

@@ -10,7 +10,7 @@ mod tensors;
 
 use std::collections::BTreeMap;
 
-use crate::spec::NetworkSpec;
+use crate::spec::{MAX_SLOPE, NetworkSpec, public_slope};
 use crate::walk::{Operation, Step, Walk};
 
 pub use names::{NamesMap, NamesMapError};
@@ -39,6 +39,11 @@ pub enum LayerWeights {
         mean: Vec<f32>,
         /// Of the training data.
         variance: Vec<f32>,
+    },
+    /// An activation's slopes, one per channel: multiples of 1/16, public in a frozen model.
+    Slopes {
+        /// Learned.
+        slopes: Vec<f32>,
     },
 }
 
@@ -97,6 +102,7 @@ impl FloatWeights {
 enum LayerSize {
     Linear { weights: usize, outputs: usize },
     BatchNorm { channels: usize },
+    Slopes { channels: usize },
 }
 
 impl LayerSize {
@@ -111,6 +117,9 @@ impl LayerSize {
             }
             Operation::BatchNorm { .. } => {
                 Some(Self::BatchNorm { channels: walk.shape(step.output).channels })
+            }
+            Operation::SharedSigns { signs, .. } if signs.slopes => {
+                Some(Self::Slopes { channels: walk.shape(step.output).channels })
             }
             _ => None,
         }
@@ -127,6 +136,9 @@ impl LayerSize {
                 ("means", mean, channels),
                 ("variances", variance, channels),
             ],
+            (Self::Slopes { channels }, LayerWeights::Slopes { slopes }) => {
+                vec![("slopes", slopes, channels)]
+            }
             _ => return Err(WeightsError::Kind { step: step.to_owned() }),
         };
         for (what, values, expected) in parts {
@@ -137,6 +149,10 @@ impl LayerSize {
             let is_wrong = |value: &&f32| !value.is_finite() || (what == "variances" && **value < 0.0);
             if let Some(value) = values.iter().find(is_wrong) {
                 return Err(WeightsError::Number { step: step.to_owned(), what, value: *value });
+            }
+            let is_secret = |value: &&f32| what == "slopes" && public_slope(**value) != **value;
+            if let Some(value) = values.iter().find(is_secret) {
+                return Err(WeightsError::Slope { step: step.to_owned(), value: *value });
             }
         }
         Ok(())
@@ -186,6 +202,14 @@ pub enum WeightsError {
         /// The number.
         value: f32,
     },
+    /// A slope that no frozen model could publish.
+    #[error("{step} has the slope {value}; expected are multiples of 1/16 from -{MAX_SLOPE} to {MAX_SLOPE}")]
+    Slope {
+        /// The step.
+        step: String,
+        /// The slope.
+        value: f32,
+    },
 }
 
 #[cfg(test)]
@@ -214,7 +238,27 @@ mod tests {
             refusal(&|layers| drop(layers.insert("stem.conv1".into(), short.clone()))),
             "stem.conv1 has 5 weights, the network needs 54"
         );
+        let slopes = LayerWeights::Slopes { slopes: vec![0.0; 2] };
+        assert!(refusal(&|layers| drop(layers.insert("stem.conv1".into(), slopes.clone()))).contains("kind"));
         let odd = LayerWeights::Linear { weights: vec![f32::NAN; 54], biases: vec![0.0; 2] };
         assert!(refusal(&|layers| drop(layers.insert("stem.conv1".into(), odd.clone()))).contains("NaN"));
+    }
+
+    #[test]
+    fn slopes_are_multiples_of_a_sixteenth() {
+        let spec = zoo::build("signet:signs=0+2,stream=4+4,depths=1+1", 8, 10).unwrap();
+        let good = FloatWeights::random(&spec, 1).layers;
+        let step = "stage2.block1.body.signs1";
+        let refusal = |value: f32| {
+            let mut layers = good.clone();
+            let Some(LayerWeights::Slopes { slopes }) = layers.get_mut(step) else { panic!("{step}") };
+            slopes[3] = value;
+            FloatWeights::new(&spec, layers).map(drop).map_err(|error| error.to_string())
+        };
+        assert_eq!(refusal(-0.1875), Ok(()));
+        let expected = "the slope 0.2; expected are multiples of 1/16 from -7.9375 to 7.9375";
+        assert!(refusal(0.2).unwrap_err().contains(expected));
+        assert!(refusal(8.0).unwrap_err().contains("the slope 8"));
+        assert!(refusal(f32::NAN).unwrap_err().contains("finite"));
     }
 }

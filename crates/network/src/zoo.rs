@@ -10,6 +10,7 @@ mod genotype;
 mod mobilenet;
 mod name;
 mod resnet;
+mod signet;
 mod sphynx;
 mod vgg;
 mod wide_resnet;
@@ -63,6 +64,7 @@ pub fn build(name: &str, side: usize, classes: usize) -> Result<NetworkSpec, Zoo
         "vgg11" | "vgg13" | "vgg16" | "vgg19" => vgg::build(&mut name)?,
         "mobilenetv1" => mobilenet::v1(&mut name)?,
         "mobilenetv2" => mobilenet::v2(&mut name)?,
+        "signet" => signet::build(&mut name)?,
         "sphynx" => sphynx::build(&mut name)?,
         "darts" => darts::build(&mut name, &genotype::DARTS)?,
         "pc-darts" => darts::build(&mut name, &genotype::PC_DARTS)?,
@@ -196,6 +198,23 @@ const FAMILIES: &[Family] = &[
         options: &[("m", "channels of the first stage; 16"), ("stem", "cifar (default) or imagenet")],
     },
     Family {
+        pattern: "signet",
+        options: &[
+            ("signs", "comparisons per pixel in the blocks of each stage, 0 for a culled one; 0+16+80+240"),
+            ("values", "channels that each sign decides for, its own included; 4"),
+            ("stream", "channels of the residual stream, by stage; 16+64+256+512"),
+            ("slopes", "yes (default: ReLU(x) + a x, with a learned for each channel) or no"),
+            ("shortcut", "average (default) or strided: how the shortcut halves the map"),
+            (
+                "branches",
+                "no (default), or yes: 1x1 convolutions and norms beside the 3x3, merged at freezing",
+            ),
+            ("depths", "blocks per stage; 2+2+2+2"),
+            ("full", "stages with ReLUs on their sums too, such as 3+4; all are thinned by default"),
+            ("stem-relu", "no (default) or yes"),
+        ],
+    },
+    Family {
         pattern: "wrn-DEPTHxWIDTH",
         options: &[
             ("final-relu", "yes (default), or no: without the ReLU before the pooling, as SNL has it"),
@@ -268,6 +287,12 @@ const CATALOG: &[Entry] = catalog! {
     "hrn-depth-1-5-7-2" "hybrenet" 32 "printed as equalized through depth; it does not satisfy the inequality";
     "hrn-depth-1-6-6-2" "hybrenet" 32 "printed as equalized through depth; it does not satisfy the inequality";
     "hrn-depth-1-7-5-2" "hybrenet" 32 "printed as equalized through depth; it does not satisfy the inequality";
+    "signet" "signet" 32 "4 values by each sign, a wide residual stream, slopes";
+    "signet:values=2" "signet" 32 "2 values by each sign";
+    "signet:values=1" "signet" 32 "every value by its own sign: a wide stream and slopes alone";
+    "signet:signs=0+8+40+120" "signet" 32 "4 values by each sign, for small budgets";
+    "signet:signs=0+4+20+60,values=8" "signet" 32 "8 values by each sign";
+    "signet:signs=0+2+10+30,values=16" "signet" 32 "16 values by each sign";
     "wrn-22x8" "wide_resnet" 32 "pre-activation blocks; counts its final ReLU";
     "wrn-22x8:final-relu=no" "wide_resnet" 32 "as SNL has it";
     "wrn-16x8" "wide_resnet" 32 "two blocks per stage";

@@ -32,8 +32,11 @@ pub struct Start {
     pub title: String,
     /// The network, reduced.
     pub network: String,
-    /// Its ReLUs, after masking.
+    /// Its ReLUs, after masking; comparisons, where channels share signs.
     pub relus: u64,
+    /// Values that follow another channel's sign.
+    #[serde(default, skip_serializing_if = "network::cost::is_zero")]
+    pub gated_values: u64,
     /// Its weights.
     pub parameters: u64,
     /// The data.

@@ -90,6 +90,30 @@ fn the_table_shows_a_bar_per_stage() {
     assert!(first.contains("262,144") && first.contains("████████████████"), "{first}");
 }
 
+/// Comparisons and gated values stand apart on every line, and nothing is called ReLUs.
+#[test]
+fn shared_signs_are_shown_as_comparisons_and_gated_values() {
+    let report = json(&["inspect", "signet", "--by", "layer", "--json"]);
+    assert_eq!((&report["comparisons"], &report["gated_values"]), (&26_112.into(), &78_336.into()));
+    assert_eq!(report["macs"], 445_089_792);
+    let lines = ["stages", "layers"].map(|key| report[key].as_array().unwrap().clone()).concat();
+    for line in &lines {
+        assert!(line["comparisons"].is_u64() && line["gated_values"].is_u64(), "{line}");
+    }
+    assert!(!report.to_string().contains("relus"));
+    let text = stdout(&["inspect", "signet"]);
+    assert!(!text.contains("ReLU"), "{text}");
+    let total = text.lines().find(|line| line.starts_with("total")).unwrap();
+    assert!(total.contains("26,112") && total.contains("78,336") && total.contains("445"), "{total}");
+    let culled = stdout(&["inspect", "signet", "--cull", "4"]);
+    assert!(culled.contains("of the 26,112 comparisons of the network as named"), "{culled}");
+    // Slopes alone share no sign.
+    assert_eq!(json(&["inspect", "signet:values=1", "--json"])["relus"], 26_112);
+    let networks = json(&["zoo", "--json"])["networks"].clone();
+    let signet = networks.as_array().unwrap().iter().find(|network| network["name"] == "signet").unwrap();
+    assert_eq!(signet["gated_values"], 78_336);
+}
+
 #[test]
 fn the_book_shows_what_its_command_prints() {
     let page = std::fs::read_to_string(repository().join("docs/src/guide/first-steps.md")).unwrap();
@@ -108,7 +132,7 @@ fn a_typo_gets_the_nearest_name() {
 
 #[test]
 fn refusals_say_what_was_expected() {
-    let cases: [(&[&str], &str); 16] = [
+    let cases: [(&[&str], &str); 18] = [
         (&["inspect", "resnet18", "--cull", "5"], "stages 1 to 4"),
         (&["inspect", "resnet18", "--cull", "2", "--thin", "2"], "both culled and thinned"),
         (&["inspect", "resnet18", "--width", "nan"], "above 0"),
@@ -123,6 +147,8 @@ fn refusals_say_what_was_expected() {
         (&["design", "sphynx", "--budget", "50000", "--input", "0"], "3x0x0"),
         (&["inspect", "resnet6", "--reuse", "4"], "no ReLU layer that could be reused"),
         (&["inspect", "darts", "--reuse", "4"], "cannot reuse ReLUs"),
+        (&["inspect", "signet", "--reuse", "4"], "shares signs between channels"),
+        (&["inspect", "signet", "--private"], "shared signs cannot be frozen yet"),
         (&["inspect", "resnet18:m=30", "--reuse", "4", "--reuse-scope", "all"], "the stem has 30 channels"),
         (&["inspect", "resnet18", "--mask", "/dev/zero"], "too many for a mask of resnet18"),
     ];

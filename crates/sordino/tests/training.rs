@@ -181,6 +181,28 @@ mod with_the_trainer {
         assert_eq!(load("parts").weights, one.weights);
     }
 
+    /// On the synthetic shapes, with merged branches to be; the run says what it compares and gates, and is no model yet.
+    #[test]
+    fn a_network_with_shared_signs_learns_and_is_not_frozen_yet() {
+        let scratch = Scratch::new("signs");
+        let name = "\"signet:signs=0+2+4,values=4,stream=4+8+8,depths=1+1+1,branches=yes\"";
+        let text = SHORT.replace("\"hrn-2x5x3x:m=2\"\nthin = [1, 2]", name);
+        let outcome = train(&scratch.write("signs.toml", &text), &scratch.at("run"), &[]);
+        let comparisons = 2 * 64 + 4 * 16;
+        assert_eq!(
+            (&outcome["relus"], &outcome["gated_values"]),
+            (&comparisons.into(), &(3 * comparisons).into())
+        );
+        let log = std::fs::read_to_string(scratch.at("run/log.jsonl")).unwrap();
+        let events = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let losses: Vec<f64> = events.filter_map(|event| event["loss"].as_f64()).collect();
+        assert!(losses.len() == 4 && losses[3] < losses[0], "{losses:?}");
+        let text = json_free(&["evaluate", &scratch.at("run"), "--device", "cpu"]);
+        assert!(text.contains("192 comparisons and 576 gated values"), "{text}");
+        let text = refusal(&["freeze", &scratch.at("run"), "-o", &scratch.at("m.sordino")]);
+        assert!(text.contains("shared signs cannot be frozen yet"), "{text}");
+    }
+
     #[test]
     fn bad_input_is_refused_and_leaves_nothing() {
         let scratch = Scratch::new("bad");

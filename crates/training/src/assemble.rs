@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A ReLU site is a plain ReLU, the identity, a fixed mask, or, while SNL searches, `x + c (relu(x) - x)` with a
-//! learned keep score `c` per pixel or channel (SNL section 3, equation 2).
+//! learned keep score `c` per pixel or channel (SNL section 3, equation 2). Where channels share signs, the same holds for
+//! every sign.
 
 mod activation;
 mod auxiliary;
@@ -18,7 +19,9 @@ mod forward;
 mod initialize;
 mod parameters;
 mod plan;
+mod signs;
 
+use network::cost::Cost;
 use network::mask::{ActivationMask, MaskMismatch};
 use network::shape::Shape;
 use network::spec::NetworkSpec;
@@ -164,9 +167,14 @@ impl TrainableNetwork {
         self.parameters.count()
     }
 
-    /// How many ReLUs one image meets.
+    /// How many ReLUs one image meets; comparisons, where channels share signs.
     pub fn relu_count(&self) -> u64 {
         self.mask.relu_count()
+    }
+
+    /// How many values of one image follow another channel's sign.
+    pub fn gated_values(&self) -> u64 {
+        Cost::masked(&self.spec, &self.mask).gated_values
     }
 
     /// The image it takes.

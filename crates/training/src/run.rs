@@ -69,8 +69,11 @@ pub trait Watch {
 pub struct Outcome {
     /// The network, reduced.
     pub network: String,
-    /// Its ReLUs, after masking.
+    /// Its ReLUs, after masking; comparisons, where channels share signs.
     pub relus: u64,
+    /// Values that follow another channel's sign.
+    #[serde(skip_serializing_if = "network::cost::is_zero")]
+    pub gated_values: u64,
     /// Epochs that are done.
     pub epoch: u32,
     /// What the weights of the last epoch do: after training on held-out images, or on test images where there are none;
@@ -147,6 +150,7 @@ impl Run<'_> {
         Ok(Outcome {
             network: self.spec.name().to_owned(),
             relus: self.learner.network().relu_count(),
+            gated_values: self.learner.network().gated_values(),
             epoch: self.state.epoch,
             results,
             checkpoint,
@@ -159,6 +163,7 @@ impl Run<'_> {
             title: self.state.recipe.title.clone(),
             network: self.spec.name().to_owned(),
             relus: network.relu_count(),
+            gated_values: network.gated_values(),
             parameters: network.parameter_count(),
             data: self.images.training.name.clone(),
             images: self.images.training.len() as u64,
@@ -247,6 +252,7 @@ pub fn evaluate(
     Ok(Outcome {
         network: spec.name().to_owned(),
         relus: network.relu_count(),
+        gated_values: network.gated_values(),
         epoch: checkpoint.state.epoch,
         results,
         checkpoint: recipes::checkpoint::find(path)?,

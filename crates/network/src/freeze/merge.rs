@@ -8,11 +8,14 @@
 //! | scaling of channels | convolution, fully connected | as above | always |
 //! | linear layer | scaling of channels | always | always |
 //! | scaling of channels | average | unless padding counts | always: fewer pixels to scale |
+//! | linear layer of a branch | that of another branch, added | where centers and strides agree | always |
 //! | average by an odd count | linear layer | always | always: the division goes into the weights |
 //!
 //! Only a value with a single reader vanishes; a scaling may also go into several readers, if into all of them.
 //! At the borders a padded convolution sees zeros instead of the first layer's biases, which is why two wide
 //! convolutions are never merged.
+
+mod parallel;
 
 use super::graph::{FloatLinear, FloatOperation, Graph, Node, Reader, Window};
 use crate::inference_model::LinearGeometry;
@@ -22,7 +25,8 @@ use crate::walk::{ConvGeometry, StepId};
 
 /// Merges until nothing changes.
 pub(super) fn merge(graph: &mut Graph) {
-    while swap_scaling_and_average(graph)
+    while parallel::merge_parallel(graph)
+        || swap_scaling_and_average(graph)
         || fold_scaling_forward(graph)
         || merge_pair(graph)
         || fold_division(graph)

@@ -3,7 +3,7 @@
 use super::kernels;
 use crate::mask::{ActivationMask, SiteMask};
 use crate::shape::Shape;
-use crate::spec::NetworkSpec;
+use crate::spec::{NetworkSpec, SharedSigns};
 use crate::walk::{Operation, Step, ValueId, Walk};
 use crate::weights::{BATCH_NORM_EPSILON, FloatWeights, LayerWeights, WeightsError};
 
@@ -76,6 +76,14 @@ pub(crate) fn apply(
             let mask = mask.map_or(&SiteMask::KeepAll, |mask| mask.site(*site));
             activate(input, output, mask, *ceiling)
         }
+        Operation::SharedSigns { site, signs } => {
+            let slopes = match layer {
+                Some(LayerWeights::Slopes { slopes }) => slopes.clone(),
+                _ => vec![0.0; output.channels],
+            };
+            let mask = mask.map_or(&SiteMask::KeepAll, |mask| mask.site(*site));
+            activate_groups((input, size), signs, &slopes, walk.sites()[site.0].shape, mask)
+        }
         Operation::AveragePool(pool) => {
             let counts = kernels::average_counts(pool, size, output);
             divide(kernels::sum_pool(pool, (input, size), output), &counts)
@@ -112,6 +120,7 @@ fn weighted(
             };
             input.iter().enumerate().map(normalize).collect()
         }
+        (_, LayerWeights::Slopes { .. }) => unreachable!("weights were checked"),
     }
 }
 
@@ -134,6 +143,30 @@ pub(crate) fn activate(input: &[f32], shape: Shape, mask: &SiteMask, ceiling: Op
         if keeps { value.clamp(0.0, ceiling) } else { *value }
     };
     input.iter().enumerate().map(pass).collect()
+}
+
+/// Each value where its leader is not negative or the mask drops the sign, and its slope's share everywhere.
+fn activate_groups(
+    (input, shape): (&[f32], Shape),
+    signs: &SharedSigns,
+    slopes: &[f32],
+    comparisons: Shape,
+    mask: &SiteMask,
+) -> Vec<f32> {
+    let pixels = shape.pixels() as usize;
+    let mut output = vec![0.0; input.len()];
+    for (sign, group) in signs.grouping.groups(shape.channels).iter().enumerate() {
+        for pixel in 0..pixels {
+            let keeps = mask.keeps(comparisons, sign, pixel / shape.width, pixel % shape.width);
+            let passes = !keeps || input[group[0] * pixels + pixel] >= 0.0;
+            for channel in group {
+                let value = input[channel * pixels + pixel];
+                output[channel * pixels + pixel] =
+                    if passes { value } else { 0.0 } + slopes[*channel] * value;
+            }
+        }
+    }
+    output
 }
 
 /// Divides by the count of each pixel; the counts repeat from channel to channel.
@@ -235,6 +268,30 @@ mod tests {
         let mask = ActivationMask::new(&spec, vec![SiteMask::Pixels(bits)]).unwrap();
         let trace = run(&spec, &weights, Some(&mask), &[1.0, 0.0, 0.0, 1.0]).unwrap();
         assert_eq!(trace.values[3], [3.0, 1.0, -3.0, 0.0]);
+    }
+
+    #[test]
+    fn a_sign_decides_for_its_group() {
+        let text = "name = \"signs\"\nclasses = 4\ninput = { channels = 4, height = 1, width = 1 }\n\
+                    head = [\"classifier\"]\n[stem]\n\
+                    layers = [{ shared_signs = { groups = [[2, 0], [1, 3]], slopes = true } }]\n";
+        let spec = NetworkSpec::from_toml(text).unwrap();
+        let identity = (0..16).map(|index| f32::from(u8::from(index % 5 == 0))).collect();
+        let layers = BTreeMap::from([
+            ("stem.signs1".to_owned(), LayerWeights::Slopes { slopes: vec![0.0, 0.25, 0.5, -0.5] }),
+            ("head.fc1".to_owned(), LayerWeights::Linear { weights: identity, biases: vec![0.0; 4] }),
+        ]);
+        let weights = FloatWeights::new(&spec, layers).unwrap();
+        let run = |mask: Option<&ActivationMask>, image: [f32; 4]| {
+            run(&spec, &weights, mask, &image).unwrap().logits().to_vec()
+        };
+        // Channel 2 leads channel 0 and lets it pass, channel 1 leads channel 3 and does not.
+        assert_eq!(run(None, [-3.0, -4.0, 2.0, 6.0]), [-3.0, -1.0, 3.0, -3.0]);
+        // A sign of zero passes.
+        assert_eq!(run(None, [-3.0, 0.0, -2.0, 6.0]), [0.0, 0.0, -1.0, 3.0]);
+        let mask = vec![SiteMask::Channels(Bits::collect([true, false]))];
+        let mask = ActivationMask::new(&spec, mask).unwrap();
+        assert_eq!(run(Some(&mask), [-3.0, -4.0, -2.0, 6.0]), [0.0, -5.0, -1.0, 3.0]);
     }
 
     #[test]

@@ -83,6 +83,32 @@ pub enum SpecFault {
         /// Channels there are.
         input: usize,
     },
+    /// Groups of shared signs that leave channels over.
+    #[error("{channels} channels cannot be divided into groups of {values_per_sign}, one for each sign")]
+    SignGroups {
+        /// Channels there are.
+        channels: usize,
+        /// Channels of a group.
+        values_per_sign: usize,
+    },
+    /// A group of shared signs names a channel that is not there.
+    #[error("a group names channel {channel}; the input has channels 0 to {last}")]
+    NoSuchChannel {
+        /// The channel.
+        channel: usize,
+        /// The last one there is.
+        last: usize,
+    },
+    /// A channel in no group of shared signs, or in several.
+    #[error("channel {channel} stands in {groups} groups; every channel of 0 to {last} must stand in one")]
+    ChannelGroups {
+        /// The channel.
+        channel: usize,
+        /// In how many it stands.
+        groups: usize,
+        /// The last channel.
+        last: usize,
+    },
     /// An edge or a concatenation names a node that does not exist yet.
     #[error("node {node} is read where only nodes 0 to {last} come before it")]
     Node {

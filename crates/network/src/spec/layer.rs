@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use super::SharedSigns;
+
 /// One operation, or a small group of them with one input and one output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -16,6 +18,8 @@ pub enum Layer {
     Relu,
     /// A ReLU clipped at 6.
     Relu6,
+    /// Comparisons that decide for several channels each.
+    SharedSigns(SharedSigns),
     /// Average pooling.
     AveragePool(Pool),
     /// Maximum pooling: not linear, so it costs a circuit too.
@@ -43,6 +47,7 @@ impl Layer {
             Self::PlainBatchNorm => "plain_batch_norm",
             Self::Relu => "relu",
             Self::Relu6 => "relu6",
+            Self::SharedSigns(_) => "shared_signs",
             Self::AveragePool(_) => "average_pool",
             Self::MaxPool(_) => "max_pool",
             Self::GlobalAveragePool => "global_average_pool",
@@ -54,9 +59,9 @@ impl Layer {
         }
     }
 
-    /// Whether this is a ReLU, clipped or not.
+    /// Whether this compares: a ReLU, clipped or not, or one with shared signs.
     pub fn is_relu(&self) -> bool {
-        matches!(self, Self::Relu | Self::Relu6)
+        matches!(self, Self::Relu | Self::Relu6 | Self::SharedSigns(_))
     }
 
     /// The lists of layers nested inside this one.

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{TransformError, checked};
 use crate::spec::{Block, Cell, Conv, Groups, Layer, NetworkSpec, Residual};
-use crate::walk::{Part, Place, StageIndex};
+use crate::walk::{Operation, Part, Place, StageIndex};
 
 use module::Modules;
 
@@ -77,12 +77,15 @@ impl Reuse {
 /// Replaces ReLU layers by reuse modules.
 ///
 /// # Errors
-/// When the factor is below 2, channels do not divide, a block has no convolution the module could replace, or no
+/// When the factor is below 2, channels share signs or do not divide, a block has no convolution the module could replace, or no
 /// ReLU layer could take part at all.
 pub fn reuse_relus(spec: &NetworkSpec, reuse: Reuse) -> Result<NetworkSpec, TransformError> {
     if reuse.factor < 2 {
         let (what, factor) = ("the reuse factor", reuse.factor as f64);
         return Err(TransformError::Factor { what, factor, expected: "a whole number from 2" });
+    }
+    if spec.walk().steps().iter().any(|step| matches!(step.operation, Operation::SharedSigns { .. })) {
+        return Err(TransformError::SharedSigns { network: spec.name().to_owned() });
     }
     let mut draft = spec.draft().clone();
     if reuse.scope == ReuseScope::All {

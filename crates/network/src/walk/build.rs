@@ -1,5 +1,6 @@
 //! How a draft becomes a walk: one method per kind of layer, shapes checked as they arise.
 
+mod signs;
 mod window;
 
 use std::collections::HashMap;
@@ -141,6 +142,7 @@ impl Builder {
             Layer::PlainBatchNorm => self.same_size(Operation::BatchNorm { affine: false }, input),
             Layer::Relu => self.relu(input, None),
             Layer::Relu6 => self.relu(input, Some(6)),
+            Layer::SharedSigns(signs) => self.shared_signs(signs, input),
             Layer::AveragePool(pool) => self.pool(Operation::AveragePool(pool.clone()), pool, input),
             Layer::MaxPool(pool) => self.pool(Operation::MaxPool(pool.clone()), pool, input),
             Layer::GlobalAveragePool => {
@@ -169,17 +171,22 @@ impl Builder {
     }
 
     fn relu(&mut self, input: ValueId, ceiling: Option<u8>) -> Outcome<ValueId> {
-        let site = SiteIndex(self.sites.len());
-        let output = self.same_size(Operation::Relu { site, ceiling }, input)?;
+        let shape = self.shapes[input.0];
+        self.compare(input, shape, |site| Operation::Relu { site, ceiling })
+    }
+
+    /// A step with as many comparisons as the shape has scalars.
+    fn compare(
+        &mut self,
+        input: ValueId,
+        shape: Shape,
+        operation: impl FnOnce(SiteIndex) -> Operation,
+    ) -> Outcome<ValueId> {
+        let index = SiteIndex(self.sites.len());
+        let output = self.same_size(operation(index), input)?;
         let step = self.steps.len() - 1;
         let name = self.steps[step].name.clone();
-        self.sites.push(ReluSite {
-            index: site,
-            step,
-            name,
-            place: self.place,
-            shape: self.shapes[output.0],
-        });
+        self.sites.push(ReluSite { index, step, name, place: self.place, shape });
         Ok(output)
     }
 

@@ -12,7 +12,7 @@ use crate::image::{Image, RandomBytes};
 use crate::inference_model::ImageFormat;
 use crate::reference::float;
 use crate::shape::Shape;
-use crate::spec::NetworkSpec;
+use crate::spec::{NetworkSpec, public_slope};
 use crate::walk::{Operation, Step};
 
 /// How many images batch norms take their statistics from.
@@ -37,6 +37,10 @@ impl FloatWeights {
                     let inputs: Vec<&[f32]> =
                         runs.iter().map(|run| run[step.inputs[0].0].as_slice()).collect();
                     Some(batch_norm(&mut stream, &step.operation, &inputs, walk.shape(step.output)))
+                }
+                Some(LayerSize::Slopes { channels }) => {
+                    let slopes = (0..channels).map(|_| public_slope(0.2 * stream.normal())).collect();
+                    Some(LayerWeights::Slopes { slopes })
                 }
                 None => None,
             };

@@ -8,7 +8,7 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
 use super::{FloatWeights, LayerWeights, NamesMap, WeightsError};
-use crate::spec::NetworkSpec;
+use crate::spec::{NetworkSpec, public_slope};
 use crate::walk::{Operation, Step};
 
 /// How many faults one refusal lists.
@@ -89,6 +89,11 @@ impl Reader<'_> {
                     mean: self.numbers(step, tensor, "running_mean", vec![channels]),
                     variance: self.numbers(step, tensor, "running_var", vec![channels]),
                 })
+            }
+            Operation::SharedSigns { signs, .. } if signs.slopes => {
+                // A trainer keeps what it learned; the network uses the slope nearest to it.
+                let learned = self.numbers(step, tensor, "slope", vec![channels]);
+                Some(LayerWeights::Slopes { slopes: learned.into_iter().map(public_slope).collect() })
             }
             _ => None,
         }
@@ -217,6 +222,10 @@ mod tests {
                     push("running_mean", vec![scale.len()], mean);
                     push("running_var", vec![scale.len()], variance);
                 }
+                Some(LayerWeights::Slopes { slopes }) => {
+                    let learned: Vec<f32> = slopes.iter().map(|slope| slope + 0.03).collect();
+                    push("slope", vec![slopes.len()], &learned);
+                }
                 None => {}
             }
         }
@@ -233,6 +242,14 @@ mod tests {
         let names = NamesMap::torchvision_resnet18();
         let bytes = file(&spec, &weights, &names);
         assert_eq!(FloatWeights::from_safetensors(&spec, &names, &bytes).unwrap(), weights);
+    }
+
+    #[test]
+    fn slopes_between_two_sixteenths_become_the_nearest() {
+        let spec = zoo::build("signet:signs=0+2,stream=4+4,depths=1+1", 8, 10).unwrap();
+        let weights = FloatWeights::random(&spec, 4);
+        let bytes = file(&spec, &weights, &NamesMap::default());
+        assert_eq!(FloatWeights::from_safetensors(&spec, &NamesMap::default(), &bytes).unwrap(), weights);
     }
 
     #[test]

@@ -71,16 +71,30 @@ impl Name {
 
     /// Numbers joined by `+`.
     pub(super) fn counts(&mut self, key: &'static str) -> Result<Option<Vec<usize>>, ZooError> {
+        self.numbers(key, MAX_COUNT, "2+1+1+1")
+    }
+
+    /// Numbers of channels joined by `+`.
+    pub(super) fn channels(&mut self, key: &'static str, default: &[usize]) -> Result<Vec<usize>, ZooError> {
+        let given = self.numbers(key, crate::shape::MAX_CHANNELS, "16+64+256+512")?;
+        Ok(given.unwrap_or_else(|| default.to_vec()))
+    }
+
+    fn numbers(
+        &mut self,
+        key: &'static str,
+        limit: usize,
+        example: &str,
+    ) -> Result<Option<Vec<usize>>, ZooError> {
         let Some(value) = self.take(key) else { return Ok(None) };
-        let counts: Option<Vec<usize>> =
-            value.split('+').map(|part| part.parse().ok().filter(|count| *count <= MAX_COUNT)).collect();
-        match counts {
-            Some(counts) => Ok(Some(counts)),
-            None => Err(self.bad(
-                key,
-                &value,
-                format_args!("numbers up to {MAX_COUNT} joined by +, such as 2+1+1+1"),
-            )),
+        let numbers: Option<Vec<usize>> =
+            value.split('+').map(|part| part.parse().ok().filter(|number| *number <= limit)).collect();
+        match numbers {
+            Some(numbers) => Ok(Some(numbers)),
+            None => {
+                let expected = format!("numbers up to {limit} joined by +, such as {example}");
+                Err(self.bad(key, &value, expected))
+            }
         }
     }
 

@@ -101,7 +101,8 @@ fn the_network_of_a_recipe_has_its_relus() {
     );
 }
 
-/// Every recipe that comes with the product can be read, and its network has the ReLUs that its title says.
+/// Every recipe that comes with the product can be read, and its network has the ReLUs that its title says, or the
+/// comparisons and gated values.
 #[test]
 fn the_recipes_that_come_with_the_product_are_good() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");
@@ -128,8 +129,11 @@ fn the_recipes_that_come_with_the_product_are_good() {
             }
             continue;
         }
-        let relus = Cost::of(&spec).relus;
-        let said = format!("{relus} ReLUs");
+        let cost = Cost::of(&spec);
+        let said = match cost.gated_values {
+            0 => format!("{} ReLUs", cost.relus),
+            gated_values => format!("{} comparisons and {gated_values} gated values", cost.relus),
+        };
         assert!(
             recipe.title.contains(&said),
             "{}: the title says {:?}, not {said}",

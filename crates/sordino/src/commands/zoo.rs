@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use network::cost::Cost;
+use network::cost::{Cost, CostFigures};
 use network::zoo;
 use serde::Serialize;
 
@@ -42,6 +42,8 @@ struct NetworkListing {
     input: usize,
     summary: &'static str,
     #[serde(flatten)]
+    figures: CostFigures,
+    #[serde(skip)]
     cost: Cost,
 }
 
@@ -50,18 +52,27 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     if arguments.json {
         return write_json(out, &listing);
     }
-    let mut table = Table::new(&["<network", "input", "ReLUs", "multiply-adds", "parameters", "<what it is"]);
+    let mut plain = Table::new(&["<network", "input", "ReLUs", "multiply-adds", "parameters", "<what it is"]);
+    let columns = [
+        "<shared signs",
+        "input",
+        "comparisons",
+        "gated values",
+        "multiply-adds",
+        "parameters",
+        "<what it is",
+    ];
+    let mut sharing = Table::new(&columns);
     for network in &listing.networks {
-        table.row(vec![
-            network.name.to_owned(),
-            network.input.to_string(),
-            grouped(network.cost.relus),
-            short(network.cost.macs),
-            grouped(network.cost.parameters),
-            network.summary.to_owned(),
-        ]);
+        let cost = network.cost;
+        let mut cells = vec![network.name.to_owned(), network.input.to_string(), grouped(cost.relus)];
+        cells.extend(cost.shares_signs().then(|| grouped(cost.gated_values)));
+        cells.extend([short(cost.macs), grouped(cost.parameters), network.summary.to_owned()]);
+        if cost.shares_signs() { sharing.row(cells) } else { plain.row(cells) }
     }
-    table.write(out)?;
+    plain.write(out)?;
+    writeln!(out)?;
+    sharing.write(out)?;
     writeln!(out, "\nFamilies and their options, written as NAME:option=value,option=value")?;
     for family in &listing.families {
         writeln!(out, "\n  {}", family.pattern)?;
@@ -86,7 +97,7 @@ impl Listing {
             let classes = if entry.input == 224 { 1000 } else { 100 };
             let cost = Cost::of(&zoo::build(entry.name, entry.input, classes)?);
             let &zoo::Entry { name, family, input, summary } = entry;
-            Ok(NetworkListing { name, family, input, summary, cost })
+            Ok(NetworkListing { name, family, input, summary, figures: cost.figures(cost), cost })
         };
         Ok(Self {
             families,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use network::spec::public_slope;
 use network::walk::{Operation, Step};
 use network::weights::{FloatWeights, LayerWeights};
 use recipes::array::Array;
@@ -78,6 +79,10 @@ impl TrainableNetwork {
                 mean: statistic("running_mean"),
                 variance: statistic("running_var"),
             }),
+            Operation::SharedSigns { signs, .. } if signs.slopes => {
+                let slopes = learned("slope", 0.0).into_iter().map(public_slope).collect();
+                Some(LayerWeights::Slopes { slopes })
+            }
             _ => None,
         }
     }
@@ -97,6 +102,7 @@ impl TrainableNetwork {
                 (Some(LayerWeights::BatchNorm { shift, .. }), "bias") => shift,
                 (Some(LayerWeights::BatchNorm { mean, .. }), "running_mean") => mean,
                 (Some(LayerWeights::BatchNorm { variance, .. }), "running_var") => variance,
+                (Some(LayerWeights::Slopes { slopes }), "slope") => slopes,
                 _ => continue,
             };
             let shape: Vec<usize> = value.size().iter().map(|side| *side as usize).collect();

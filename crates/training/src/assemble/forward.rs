@@ -82,6 +82,9 @@ impl TrainableNetwork {
             (Operation::Relu { site, ceiling }, _) => {
                 self.activations[site.0].apply(input, *ceiling, &self.parameters)
             }
+            (Operation::SharedSigns { site, .. }, Reads::Signs(signs)) => {
+                signs.apply(input, &self.activations[site.0], &self.parameters)
+            }
             (Operation::Add, _) => {
                 let term =
                     |position: usize| self.dropped((index, position), read(&step.inputs[position]), mode);

@@ -26,7 +26,7 @@ pub enum Role {
     Weight,
     /// Its constants.
     Bias,
-    /// Scale or shift of a batch norm.
+    /// Scale or shift of a batch norm, or slope of an activation.
     Norm,
     /// How much of a ReLU stays: never decayed.
     Keep,

@@ -7,6 +7,7 @@ use network::walk::{Operation, Step, Walk};
 
 use super::initialize::{Fan, Initialization};
 use super::parameters::{Declared, Parameters, Role, Start};
+use super::signs::Signs;
 use super::{NumberKinds, Setting};
 use crate::tensor::{Kind, Tensor};
 
@@ -32,6 +33,10 @@ fn declare_step(walk: &Walk, step: &Step, initialization: Initialization) -> Vec
             linear(&step.name, &[*outputs, *inputs], true, fan, initialization)
         }
         Operation::BatchNorm { affine: true } => norm(&step.name, walk.shape(step.output).channels),
+        Operation::SharedSigns { signs, .. } if signs.slopes => {
+            let channels = walk.shape(step.output).channels;
+            vec![declared(&step.name, "slope", (Role::Norm, &[channels]), Start::Constant(0.0))]
+        }
         _ => Vec::new(),
     }
 }
@@ -69,6 +74,7 @@ pub(super) enum Reads {
         bias: Option<usize>,
     },
     Norm(Norm),
+    Signs(Signs),
 }
 
 /// A batch norm: learned numbers or constants, and the statistics it keeps.
@@ -99,7 +105,13 @@ impl Plan {
         let norms = norms.map(|step| (step.name.clone(), walk.shape(step.output).channels));
         let norms: Vec<_> = norms.chain(super::auxiliary::norms(parameters)).collect();
         let statistics = Statistics::new(&norms, setting);
-        let reads = walk.steps().iter().map(|step| statistics.reads(step, parameters)).collect();
+        let reads = |step: &Step| match &step.operation {
+            Operation::SharedSigns { signs, .. } => {
+                Reads::Signs(Signs::new(walk, step, signs, parameters, setting))
+            }
+            _ => statistics.reads(step, parameters),
+        };
+        let reads = walk.steps().iter().map(reads).collect();
         let mut last_reader = vec![0; walk.value_count()];
         for (index, step) in walk.steps().iter().enumerate() {
             step.inputs.iter().for_each(|input| last_reader[input.0] = index);

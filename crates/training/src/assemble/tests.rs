@@ -28,6 +28,9 @@ fn small_networks() -> Vec<NetworkSpec> {
         ("sphynx:c=2,d=3,reduce=1+2", 16),
         ("darts:c=4,d=4", 16),
         ("pc-darts:c=4,d=3", 16),
+        ("signet:signs=0+2+3,values=4,stream=4+6+8,depths=1+2+1,full=2,stem-relu=yes", 16),
+        ("signet:signs=2+3,values=1,stream=4+6,depths=1+2,branches=yes", 16),
+        ("signet:signs=2+3,values=2,stream=4+6,depths=1+2,slopes=no,shortcut=strided", 16),
     ];
     let mut specs: Vec<NetworkSpec> = names
         .iter()
@@ -37,8 +40,24 @@ fn small_networks() -> Vec<NetworkSpec> {
     let thinned = transform::thin_stage(&reshaped, StageIndex(2), transform::ThinChoice::AfterSum).unwrap();
     specs.push(transform::cull_stage(&thinned, StageIndex(1)).unwrap());
     specs.push(transform::reuse_relus(&specs[specs.len() - 1], transform::Reuse::new(4)).unwrap());
+    specs.push(NetworkSpec::from_toml(LISTED).unwrap());
     specs
 }
+
+/// Signs shared by channels that stand apart.
+const LISTED: &str = r#"
+    name = "listed"
+    classes = 10
+    input = { channels = 3, height = 6, width = 6 }
+    head = ["global_average_pool", "classifier"]
+    [stem]
+    layers = [
+        { conv = { out = 6, filter = 3 } }, "batch_norm",
+        { shared_signs = { groups = [[4, 0], [1, 5, 3], [2]], slopes = true } },
+        { conv = { out = 4, filter = 3 } }, "batch_norm", { shared_signs = { groups = [[3, 0, 1, 2]] } },
+        { conv = { out = 4, filter = 3 } }, "batch_norm", { shared_signs = { values_per_sign = 4 } },
+    ]
+"#;
 
 fn image(spec: &NetworkSpec, seed: u64) -> Vec<f32> {
     let mut stream = Stream::new("image", seed);
@@ -131,8 +150,24 @@ fn what_is_counted_from_the_spec_is_what_is_trained() {
         let network = assemble(&spec, Precision::F32);
         let figures = cost::Cost::of(&spec);
         assert_eq!(network.relu_count(), figures.relus, "{}", spec.name());
+        assert_eq!(network.gated_values(), figures.gated_values, "{}", spec.name());
         assert_eq!(network.parameter_count(), figures.parameters, "{}", spec.name());
     }
+}
+
+#[test]
+fn slopes_leave_as_sixteenths() {
+    let spec = zoo::build("signet:signs=0+2,stream=4+4,depths=1+1", 8, 10).unwrap();
+    let network = assemble(&spec, Precision::Float32);
+    let name = "stage2.block1.body.signs1";
+    let (_, mut slope) =
+        network.parameters().named().find(|(known, _)| *known == format!("{name}.slope")).unwrap();
+    let _ = no_grad(|| slope.fill_(0.2));
+    let weights = network.to_float_weights().unwrap();
+    assert_eq!(weights.layer(name), Some(&LayerWeights::Slopes { slopes: vec![0.1875; 8] }));
+    // A checkpoint keeps what was learned, so that learning goes on where it was.
+    assert_eq!(network.to_arrays()[&format!("{name}.slope")].floats().unwrap(), [0.2; 8]);
+    assert_equals_the_reference(&network, &weights, &ActivationMask::keep_all(&spec));
 }
 
 #[test]
@@ -186,7 +221,8 @@ fn check_gradients(network: &mut TrainableNetwork, mode: Mode<'_>) {
         let gradients: Vec<Tensor> = parameters.named_in(&gradient).map(|(_, value)| value).collect();
         parameters.named().zip(gradients).map(|((name, value), g)| (name.to_owned(), value, g)).collect()
     };
-    for (name, value, gradient) in names {
+    // Slopes are used as sixteenths, between which differences are zero or infinite; `signs` has their test.
+    for (name, value, gradient) in names.into_iter().filter(|(name, ..)| !name.ends_with(".slope")) {
         let flat = value.reshape([-1]);
         let index = i64::from(stream.below(flat.numel() as u32));
         // The entry of a view with any strides, as a tensor of no dimensions.
@@ -227,6 +263,9 @@ fn gradients_of_every_family_are_those_of_finite_differences() {
     specs.push(zoo::build("vgg11:c=2,hidden=4", 32, 10).unwrap());
     let reshaped = zoo::build("hrn-2x2x2x:m=8,depths=1+1+1+1", 8, 10).unwrap();
     specs.push(transform::reuse_relus(&reshaped, transform::Reuse::new(4)).unwrap());
+    // Where every value has its own sign, gradients are exact.
+    let signet = "signet:signs=2+3,values=1,stream=4+6,depths=1+1,branches=yes,full=2";
+    specs.push(zoo::build(signet, 8, 10).unwrap());
     for spec in specs {
         check_gradients(&mut assemble(&spec, Precision::F64), Mode::Train { drop_path: None });
     }
@@ -244,7 +283,7 @@ fn gradients_of_masks_scores_dropped_paths_and_the_second_head() {
     let factors = Device::Cpu.floats(&factors, &[edges, 3]);
     check_gradients(&mut network, Mode::Train { drop_path: Some(&factors) });
 
-    for name in ["resnet10:m=2", "hrn-2x5x3x:m=2"] {
+    for name in ["resnet10:m=2", "hrn-2x5x3x:m=2", "signet:signs=2+3,values=1,stream=4+6"] {
         let spec = zoo::build(name, 8, 10).unwrap();
         let mut network = assemble(&spec, Precision::F64);
         network.set_mask(&random_mask(&spec)).unwrap();

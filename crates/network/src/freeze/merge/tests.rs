@@ -164,3 +164,58 @@ fn random_weights_have_biases_to_tell_borders_by() {
     let Some(LayerWeights::BatchNorm { shift, .. }) = weights.layer("stem.norm1") else { panic!() };
     assert!(shift.iter().all(|shift| *shift != 0.0));
 }
+
+/// Branches that end in a sum, as a block trains with them.
+fn branches(stride: usize, filters: &[&str], with_identity: bool) -> String {
+    let conv =
+        |filter: &&str| format!("[{{ conv = {{ out = 4, stride = {stride}, {filter} }} }}, \"batch_norm\"]");
+    let mut lists: Vec<String> = filters.iter().map(conv).collect();
+    lists.extend(with_identity.then(|| "[\"batch_norm\"]".to_owned()));
+    format!(
+        "{{ conv = {{ out = 4, filter = 3 }} }}, \"batch_norm\", \"relu\", \
+         {{ branches = {{ join = \"sum\", branches = [{}] }} }}",
+        lists.join(", ")
+    )
+}
+
+#[test]
+fn branches_that_are_added_become_one_convolution() {
+    let three_and_one = ["filter = 3", "filter = 1"];
+    assert_eq!(merged_counts(&branches(1, &three_and_one, true), HEAD), ((3, 5), (2, 3)));
+    assert_eq!(merged_counts(&branches(2, &three_and_one, false), HEAD), ((3, 4), (2, 3)));
+    let order = ["filter = 1", "filter = 5", "filter = 3"];
+    assert_eq!(merged_counts(&branches(1, &order, true), HEAD), ((4, 6), (2, 3)));
+    let grouped = ["filter = 3, groups = 2", "filter = 1, groups = 2"];
+    assert_eq!(merged_counts(&branches(1, &grouped, false), HEAD), ((3, 4), (2, 3)));
+    let unpadded = ["filter = 3, padding = 0", "filter = 3, padding = 0"];
+    assert_eq!(merged_counts(&branches(1, &unpadded, false), HEAD), ((3, 4), (2, 3)));
+    let dilated = ["filter = 3, dilation = 2", "filter = 1"];
+    assert_eq!(merged_counts(&branches(1, &dilated, true), HEAD), ((3, 5), (2, 3)));
+}
+
+#[test]
+fn branches_that_do_not_lie_on_the_same_pixels_stay_apart() {
+    let dilated = ["filter = 3", "filter = 3, dilation = 2"];
+    assert_eq!(merged_counts(&branches(1, &dilated, false), HEAD), ((3, 4), (3, 4)));
+    let grouped = ["filter = 3", "filter = 3, groups = 2"];
+    assert_eq!(merged_counts(&branches(1, &grouped, false), HEAD), ((3, 4), (3, 4)));
+    let shifted = ["filter = 3", "filter = 2, padding = 0"];
+    assert_eq!(merged_counts(&branches(2, &shifted, false), HEAD), ((3, 4), (3, 4)));
+}
+
+/// All blocks of a network that trains with branches; each has two convolutions left, and a shortcut where the map changes.
+#[test]
+fn a_whole_network_with_branches_merges_to_the_one_without() {
+    let plain = "signet:signs=0+2+3,values=1,stream=4+6+6,slopes=no,depths=1+2+1";
+    let count = |name: &str| {
+        let spec = crate::zoo::build(name, 8, 10).unwrap();
+        let weights = FloatWeights::random(&spec, 6);
+        let mut graph = Graph::new(&spec, &weights, None);
+        merge(&mut graph);
+        let image = ImageFormat::usual(3).normalize(&Image::random(spec.draft().input, 2));
+        let oracle = float::run(&spec, &weights, None, &image).unwrap();
+        assert!(close(calibrate::run(&graph, image).last().unwrap(), oracle.logits()), "{name}");
+        (graph.convolutions(), graph.nodes.len())
+    };
+    assert_eq!(count(&format!("{plain},branches=yes")), count(plain));
+}

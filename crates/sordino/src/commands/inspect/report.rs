@@ -2,12 +2,12 @@
 
 use std::io::Write;
 
-use network::cost::{Cost, merge_runs};
+use network::cost::{Cost, CostFigures, merge_runs};
 use network::inference_model::{InferenceModel, ModelOperation, ModelOutline, ModelStep};
 use network::mask::ActivationMask;
 use network::shape::Shape;
 use network::spec::NetworkSpec;
-use network::walk::{Operation, Place, Step};
+use network::walk::{Place, Step};
 use serde::Serialize;
 
 use super::Detail;
@@ -21,6 +21,8 @@ pub(super) struct Report {
     input: [usize; 3],
     classes: usize,
     #[serde(flatten)]
+    figures: CostFigures,
+    #[serde(skip)]
     total: Cost,
     stages: Vec<Line>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -41,7 +43,10 @@ struct Line {
     #[serde(skip_serializing_if = "Option::is_none")]
     name: Option<String>,
     output: [usize; 3],
+    /// Of the cost, in the words that the whole network is described with.
     #[serde(flatten)]
+    figures: Option<CostFigures>,
+    #[serde(skip)]
     cost: Cost,
 }
 
@@ -57,15 +62,18 @@ impl Report {
         Self::new(name, *input, *classes, step_lines(model.outline()), detail)
     }
 
-    fn new(name: &str, input: Shape, classes: usize, layers: Vec<(Place, Line)>, detail: Detail) -> Self {
+    fn new(name: &str, input: Shape, classes: usize, mut layers: Vec<(Place, Line)>, detail: Detail) -> Self {
         let by_part = |place: Place| Place { block: None, ..place };
+        let total: Cost = layers.iter().map(|(_, line)| line.cost).sum();
+        layers.iter_mut().for_each(|(_, line)| line.figures = Some(line.cost.figures(total)));
         Self {
             network: name.to_owned(),
             input: [input.channels, input.height, input.width],
             classes,
-            total: layers.iter().map(|(_, line)| line.cost).sum(),
-            stages: merged(&layers, by_part),
-            blocks: if detail == Detail::Block { merged(&layers, |place| place) } else { Vec::new() },
+            figures: total.figures(total),
+            total,
+            stages: merged(&layers, total, by_part),
+            blocks: if detail == Detail::Block { merged(&layers, total, |place| place) } else { Vec::new() },
             layers: match detail {
                 Detail::Layer => layers.into_iter().map(|(_, line)| line).collect(),
                 _ => Vec::new(),
@@ -83,19 +91,39 @@ impl Report {
         }
         if self.total.relus != baseline_relus {
             let share = percent(self.total.relus, baseline_relus);
-            writeln!(out, "\n{share} of the {} ReLUs of the network as named", grouped(baseline_relus))?;
+            let counted = if self.total.shares_signs() { "comparisons" } else { "ReLUs" };
+            writeln!(out, "\n{share} of the {} {counted} of the network as named", grouped(baseline_relus))?;
         }
         self.private.as_ref().map_or(Ok(()), |private| private.write(out))
     }
 
     fn table(&self) -> Table {
-        let (first, last, lines) = match (&self.blocks[..], &self.layers[..]) {
-            ([], []) => ("<stage", "<ReLUs per stage", &self.stages),
-            (_, []) => ("<stage", "<ReLUs per stage", &self.blocks),
-            _ => ("<layer", "<ReLUs", &self.layers),
+        let (first, per, lines) = match (&self.blocks[..], &self.layers[..]) {
+            ([], []) => ("<stage", " per stage", &self.stages),
+            (_, []) => ("<stage", " per stage", &self.blocks),
+            _ => ("<layer", "", &self.layers),
         };
-        let mut table =
-            Table::new(&[first, "<output", "ReLUs", "share", "multiply-adds", "parameters", last]);
+        let mut table = match self.total.shares_signs() {
+            false => Table::new(&[
+                first,
+                "<output",
+                "ReLUs",
+                "share",
+                "multiply-adds",
+                "parameters",
+                &format!("<ReLUs{per}"),
+            ]),
+            true => Table::new(&[
+                first,
+                "<output",
+                "comparisons",
+                "share",
+                "gated values",
+                "multiply-adds",
+                "parameters",
+                &format!("<comparisons{per}"),
+            ]),
+        };
         let largest = lines.iter().map(|line| line.cost.relus).max().unwrap_or(0);
         for line in lines {
             let [channels, height, width] = line.output;
@@ -108,15 +136,10 @@ impl Report {
     }
 
     fn cells(&self, title: String, output: String, cost: Cost, bar: String) -> Vec<String> {
-        vec![
-            title,
-            output,
-            grouped(cost.relus),
-            percent(cost.relus, self.total.relus),
-            short(cost.macs),
-            grouped(cost.parameters),
-            bar,
-        ]
+        let mut cells = vec![title, output, grouped(cost.relus), percent(cost.relus, self.total.relus)];
+        cells.extend(self.total.shares_signs().then(|| grouped(cost.gated_values)));
+        cells.extend([short(cost.macs), grouped(cost.parameters), bar]);
+        cells
     }
 }
 
@@ -133,16 +156,17 @@ impl Line {
 fn layer_lines(spec: &NetworkSpec, mask: Option<&ActivationMask>) -> Vec<(Place, Line)> {
     let walk = spec.walk();
     let line = |step: &Step| {
-        let mut cost = Cost::of_step(walk, step);
-        if let (Some(mask), Operation::Relu { site, .. }) = (mask, &step.operation) {
-            cost.relus = mask.relu_count_at(*site);
-        }
+        let cost = match mask {
+            Some(mask) => Cost::of_masked_step(walk, step, mask),
+            None => Cost::of_step(walk, step),
+        };
         let output = walk.shape(step.output);
         let line = Line {
             stage: step.place.part.to_string(),
             block: step.place.block,
             name: Some(step.name.clone()),
             output: [output.channels, output.height, output.width],
+            figures: None,
             cost,
         };
         (step.place, line)
@@ -169,6 +193,7 @@ fn step_lines(outline: &ModelOutline) -> Vec<(Place, Line)> {
             block: step.place.block,
             name: Some(step.name.clone()),
             output: [output.channels, output.height, output.width],
+            figures: None,
             cost,
         };
         (step.place, line)
@@ -177,13 +202,14 @@ fn step_lines(outline: &ModelOutline) -> Vec<(Place, Line)> {
 }
 
 /// Adds up the layers at the same place; the last one gives the output.
-fn merged(layers: &[(Place, Line)], place: impl Fn(Place) -> Place) -> Vec<Line> {
+fn merged(layers: &[(Place, Line)], total: Cost, place: impl Fn(Place) -> Place) -> Vec<Line> {
     let keyed = layers.iter().map(|(at, line)| {
         let place = place(*at);
         (place, Line { block: place.block, name: None, ..line.clone() })
     });
     let add = |sum: &mut Line, line: Line| {
         sum.cost += line.cost;
+        sum.figures = Some(sum.cost.figures(total));
         sum.output = line.output;
     };
     merge_runs(keyed, add).into_iter().map(|(_, line)| line).collect()

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::time::Instant;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use network::text::comparisons;
 use recipes::log::{Epoch, Start};
 use training::run::Watch;
 
@@ -67,9 +68,9 @@ impl Watch for Terminal {
             "not deterministic to the bit"
         };
         self.say(&format!(
-            "{}: {} ReLUs, {} weights; {} images of {}; {} ({kind})",
+            "{}: {}, {} weights; {} images of {}; {} ({kind})",
             start.network,
-            grouped(start.relus),
+            comparisons(start.relus, start.gated_values),
             grouped(start.parameters),
             grouped(start.images),
             start.data,

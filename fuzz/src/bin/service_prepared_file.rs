@@ -1,53 +1,50 @@
 //! The client's file of prepared inferences: head, description and slots, refused or written back to the same bytes.
 //!
-//! The decoders are taken from the service's own source, with a seal that lets everything through: behind the real one,
+//! The decoders are taken from the client's own source, with a seal that lets everything through: behind the real one,
 //! which only the owner's key opens, no fuzzer would ever come.
 #![no_main]
 #![allow(dead_code, unused_imports, reason = "the decoders alone are of interest")]
 
-#[path = "../../../crates/sordino/src/service/prepared_file/error.rs"]
+// The decoders find the seal, the token and the errors of files here.
+extern crate self as sealed;
+
+#[path = "../../../crates/client/src/prepared_file/error.rs"]
 mod error;
-#[path = "../../../crates/sordino/src/service/prepared_file/format.rs"]
+#[path = "../../../crates/client/src/prepared_file/format.rs"]
 mod format;
-#[path = "../../../crates/sordino/src/service/secret_file.rs"]
-mod secret_file;
 
-mod service {
-    pub(crate) use super::secret_file;
+pub mod secret_file {
+    #[derive(Debug, thiserror::Error)]
+    #[error("no file is touched here")]
+    pub struct SecretFileError;
+}
 
-    pub(crate) mod seal {
-        use crypto::domain::Domain;
-        use crypto::secret::Secret;
+pub mod seal {
+    use crypto::domain::Domain;
+    use crypto::secret::Secret;
 
-        pub(crate) const OVERHEAD: usize = 28;
+    pub const OVERHEAD: usize = 28;
 
-        pub(crate) fn derive_key(_domain: Domain, key: &[u8; 32], _name: &[u8]) -> Secret<[u8; 32]> {
-            Secret::new(*key)
-        }
-
-        pub(crate) fn open(
-            _key: &Secret<[u8; 32]>,
-            _data: &[u8],
-            sealed: &[u8],
-        ) -> Result<Secret<Vec<u8>>, ()> {
-            let end = sealed.len().checked_sub(16).ok_or(())?;
-            Ok(Secret::new(sealed.get(12..end).ok_or(())?.to_vec()))
-        }
+    pub fn derive_key(_domain: Domain, key: &[u8; 32], _name: &[u8]) -> Secret<[u8; 32]> {
+        Secret::new(*key)
     }
 
-    pub(crate) mod store {
-        #[derive(Debug)]
-        pub struct ClientToken([u8; 32]);
+    pub fn open(_key: &Secret<[u8; 32]>, _data: &[u8], sealed: &[u8]) -> Result<Secret<Vec<u8>>, ()> {
+        let end = sealed.len().checked_sub(16).ok_or(())?;
+        Ok(Secret::new(sealed.get(12..end).ok_or(())?.to_vec()))
+    }
+}
 
-        impl ClientToken {
-            pub fn from_bytes(bytes: [u8; 32]) -> Self {
-                Self(bytes)
-            }
+#[derive(Debug)]
+pub struct ClientToken([u8; 32]);
 
-            pub fn expose(&self) -> &[u8; 32] {
-                &self.0
-            }
-        }
+impl ClientToken {
+    pub fn from_bytes(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    pub fn expose(&self) -> &[u8; 32] {
+        &self.0
     }
 }
 

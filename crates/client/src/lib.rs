@@ -113,7 +113,7 @@ impl<S: Read + Write> PrivateClient<S> {
     /// # Errors
     /// When the server refuses or the connection breaks.
     pub fn prepare(&mut self, count: u32) -> Result<(), ClientError> {
-        self.request(&Request::Prepare { count, keep: None })?;
+        self.request(&Request::Prepare { count, store: None })?;
         let traffic = self.session.plan().traffic().offline;
         for _ in 0..count {
             self.patience.for_bytes(traffic.bytes_up + traffic.bytes_down);

@@ -7,7 +7,7 @@ use crypto::secret::Secret;
 use inference::InferenceError;
 use inference::client::Answer;
 use inference::connection::refusal::RefusalCode;
-use inference::requests::{Request, StoredId};
+use inference::requests::Request;
 use network::image::Image;
 use sealed::ClientToken;
 

@@ -15,6 +15,7 @@
 use std::fmt;
 
 use crypto::secret::Secret;
+use network::digest::to_hex;
 
 /// The most inferences one request may name.
 pub const MAX_COUNT: u32 = 4096;
@@ -31,7 +32,7 @@ pub struct StoredId(pub [u8; 16]);
 
 impl fmt::Display for StoredId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        formatter.write_str(&to_hex(&self.0))
     }
 }
 

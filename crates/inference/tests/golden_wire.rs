@@ -83,7 +83,7 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
 
 fn text() -> String {
     messages().iter().fold(String::new(), |mut text, (name, bytes)| {
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = network::digest::to_hex(bytes);
         writeln!(text, "{name}: {hex}").unwrap();
         text
     })

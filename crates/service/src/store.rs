@@ -33,6 +33,7 @@ use crypto::random::Seed;
 use crypto::secret::Secret;
 use inference::requests::StoredId;
 use inference::server::{PreparedServer, ServedModel, StoredServer};
+use network::digest::Digest;
 
 pub use error::StoreError;
 pub use rows::Usage;
@@ -195,8 +196,8 @@ impl PreparedStore {
         token_hash: &[u8; 32],
         prepared: PreparedServer,
     ) -> Result<u64, StoreError> {
-        let model = *prepared.stored_digest();
-        self.put_bytes(owner, id, token_hash, &model, prepared.into_stored().into_bytes().expose())
+        let model = prepared.stored_digest();
+        self.put_bytes(owner, id, token_hash, model, prepared.into_stored().into_bytes().expose())
     }
 
     fn put_bytes(
@@ -204,7 +205,7 @@ impl PreparedStore {
         owner: &[u8],
         StoredId(id): StoredId,
         token_hash: &[u8; 32],
-        model: &[u8; 32],
+        model: Digest,
         plain: &[u8],
     ) -> Result<u64, StoreError> {
         let expires = (self.clock)().saturating_add(self.lifetime());
@@ -248,7 +249,7 @@ impl PreparedStore {
         &self,
         ids: &[StoredId],
         token: &ClientToken,
-        model: &[u8; 32],
+        model: Digest,
     ) -> Result<Vec<Taken>, StoreError> {
         let mark = *Seed::from_system()?.expose().first_chunk().expect("a seed is longer than a mark");
         let mut taken = Vec::with_capacity(ids.len());
@@ -386,8 +387,8 @@ impl PreparedStore {
     }
 
     /// Keyed, since a bare hash of the model in a database would let its readers test a guess of the weights.
-    fn model(&self, model: &[u8; 32]) -> [u8; 32] {
-        *seal::derive_key(domain::STORE_MODEL, self.key.expose(), model).expose()
+    fn model(&self, model: Digest) -> [u8; 32] {
+        *seal::derive_key(domain::STORE_MODEL, self.key.expose(), model.as_bytes()).expose()
     }
 
     fn token(&self, token_hash: &[u8; 32]) -> [u8; 32] {

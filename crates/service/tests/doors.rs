@@ -16,6 +16,7 @@ use inference::connection::{
     CertifiedKey, Fingerprint, Identity, Role, TlsAcceptor, TlsError, Trust, accept_tls,
 };
 use inference::plan::Reveal;
+use network::digest::Digest;
 use network::image::Image;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair,
@@ -180,14 +181,14 @@ fn a_port_where_something_else_listens() {
 fn another_model_than_the_one_known_from_before() {
     let server = Running::start(&[("tiny", &tiny_model(1))], limits());
     let mut options = server.options();
-    options.wishes.commitment = Some([9; 32]);
+    options.wishes.commitment = Some(Digest([9; 32]));
     let error = refused(
         connect(&server, options),
         &["commitment to the weights", &"09".repeat(32), "ask the operator"],
     );
     assert!(matches!(error, ClientError::Inference(InferenceError::OtherModel { .. })));
     let mut options = server.options();
-    options.wishes.outline_digest = Some([9; 32]);
+    options.wishes.outline_digest = Some(Digest([9; 32]));
     refused(connect(&server, options), &["outline digest"]);
     let mut options = server.options();
     options.wishes.max_memory = 200_000;

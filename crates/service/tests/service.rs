@@ -310,7 +310,7 @@ fn kept_inferences_are_taken_once_and_only_with_their_token() {
     let session = client.session_mut();
     let token = [7; 32];
     let keep = Some(*blake3::hash(&token).as_bytes());
-    let ids = session.request(&Request::Prepare { count: 2, keep }, |_| {}).unwrap();
+    let ids = session.request(&Request::Prepare { count: 2, store: keep }, |_| {}).unwrap();
     let mut prepared = vec![session.prepare().unwrap(), session.prepare().unwrap()];
     session.await_stored().unwrap();
     assert_eq!((ids.len(), kept.0.lock().unwrap().len()), (2, 2));

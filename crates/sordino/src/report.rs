@@ -91,11 +91,6 @@ pub(crate) fn short(number: u64) -> String {
     }
 }
 
-/// A digest as people compare it.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    base16ct::lower::encode_string(bytes)
-}
-
 /// `11.8%`.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "-".to_owned() } else { format!("{:.1}%", 100.0 * part as f64 / whole as f64) }

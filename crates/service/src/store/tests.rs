@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use super::*;
 use sealed::secret_file::SecretFileError;
 
-const MODEL: [u8; 32] = [5; 32];
+const MODEL: Digest = Digest([5; 32]);
 const OWNER: &[u8] = b"client";
 
 /// A place for a store, and a clock that the test moves.
@@ -95,12 +95,12 @@ pub(super) fn fresh_id() -> StoredId {
 
 fn put(store: &PreparedStore, plain: &[u8]) -> StoredId {
     let id = fresh_id();
-    store.put_bytes(OWNER, id, &token(1).hash(), &MODEL, plain).unwrap();
+    store.put_bytes(OWNER, id, &token(1).hash(), MODEL, plain).unwrap();
     id
 }
 
 fn take(store: &PreparedStore, id: StoredId) -> Result<Vec<u8>, StoreError> {
-    let taken = store.take_bytes(&[id], &token(1), &MODEL)?;
+    let taken = store.take_bytes(&[id], &token(1), MODEL)?;
     Ok(taken[0].1.expose().clone())
 }
 
@@ -110,9 +110,9 @@ fn what_is_put_comes_out_once_for_its_client_and_model_alone() {
         let store = place.open().unwrap();
         let id = put(&store, b"half");
         let unknown = |result| matches!(result, Err(StoreError::Unknown { .. }));
-        assert!(unknown(store.take_bytes(&[id], &token(2), &MODEL)));
+        assert!(unknown(store.take_bytes(&[id], &token(2), MODEL)));
         assert!(unknown(store.take_bytes(&[id], &token(1), &[6; 32])));
-        assert!(unknown(store.take_bytes(&[StoredId([0; 16])], &token(1), &MODEL)));
+        assert!(unknown(store.take_bytes(&[StoredId([0; 16])], &token(1), MODEL)));
         // Refusals spent nothing; another process gets it, once.
         let other = place.open().unwrap();
         assert_eq!(take(&other, id).unwrap(), b"half");
@@ -129,9 +129,9 @@ fn a_batch_is_taken_whole_or_not_at_all() {
         let store = place.open().unwrap();
         let ids = [put(&store, b"one"), put(&store, b"two")];
         let with_a_stranger = [ids[0], StoredId([9; 16]), ids[1]];
-        assert!(store.take_bytes(&with_a_stranger, &token(1), &MODEL).is_err());
-        assert!(store.take_bytes(&[ids[0], ids[0]], &token(1), &MODEL).is_err(), "no id twice");
-        let taken = store.take_bytes(&ids, &token(1), &MODEL).unwrap();
+        assert!(store.take_bytes(&with_a_stranger, &token(1), MODEL).is_err());
+        assert!(store.take_bytes(&[ids[0], ids[0]], &token(1), MODEL).is_err(), "no id twice");
+        let taken = store.take_bytes(&ids, &token(1), MODEL).unwrap();
         assert_eq!((taken[0].1.expose(), taken[1].1.expose()), (&b"one".to_vec(), &b"two".to_vec()));
     });
 }
@@ -143,7 +143,7 @@ fn everything_expires() {
         let early = put(&store, b"early");
         place.pass(60);
         let late = fresh_id();
-        let expires = store.put_bytes(OWNER, late, &token(1).hash(), &MODEL, b"late").unwrap();
+        let expires = store.put_bytes(OWNER, late, &token(1).hash(), MODEL, b"late").unwrap();
         assert_eq!(expires, 1_000_160);
         place.pass(40);
         assert!(matches!(take(&store, early), Err(StoreError::Unknown { .. })));
@@ -161,7 +161,7 @@ fn limits_hold_for_a_client_and_for_all() {
         place.options.total_bytes = 3 * 128 + 50;
         let store = place.open().unwrap();
         let put = |owner: &[u8], length: usize| {
-            store.put_bytes(owner, fresh_id(), &token(1).hash(), &MODEL, &vec![0; length - seal::OVERHEAD])
+            store.put_bytes(owner, fresh_id(), &token(1).hash(), MODEL, &vec![0; length - seal::OVERHEAD])
         };
         let full = |result: Result<u64, StoreError>| match result {
             Err(StoreError::Full { limit, .. }) => limit,

@@ -13,6 +13,7 @@ use inference::client::Wishes;
 use inference::connection::{CertifiedKey, Fingerprint, Trust};
 use inference::setup::messages::ModelName;
 use inference::transcript::Traffic;
+use network::digest::Digest;
 use network::image::Image;
 
 use super::prepare::KeyArguments;
@@ -88,22 +89,6 @@ pub(super) struct ServerArguments {
     threads: NonZeroUsize,
 }
 
-/// A digest in hexadecimal digits.
-#[derive(Clone, Copy, Debug)]
-struct Digest([u8; 32]);
-
-impl std::str::FromStr for Digest {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        // A fingerprint is written alike.
-        let bytes: Result<Fingerprint, _> = text.parse();
-        bytes
-            .map(|digest| Self(digest.0))
-            .map_err(|_| format!("{text:?} is no digest; one has 64 hexadecimal digits"))
-    }
-}
-
 impl ServerArguments {
     /// Connects, or says how to.
     pub(super) fn connect(&self) -> anyhow::Result<PrivateClient> {
@@ -129,14 +114,8 @@ impl ServerArguments {
             wishes: Wishes {
                 model,
                 reveal: None,
-                outline_digest: self
-                    .expect_outline
-                    .map(|digest| digest.0)
-                    .or(agreed.map(|agreed| agreed.outline)),
-                commitment: self
-                    .expect_weights
-                    .map(|digest| digest.0)
-                    .or(agreed.map(|agreed| agreed.commitment)),
+                outline_digest: self.expect_outline.or(agreed.map(|agreed| agreed.outline)),
+                commitment: self.expect_weights.or(agreed.map(|agreed| agreed.commitment)),
                 max_memory: self.max_memory.0,
             },
             silence: Duration::from_secs(self.timeout.max(1)),

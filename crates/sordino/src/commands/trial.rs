@@ -6,8 +6,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use network::inference_model::InferenceModel;
 use results::{FrozenModel, PrivateTiming, RecordFile, percent};
 
-use crate::report::hex;
-
 /// Notes in a record what a model does on test images; the share that it tells right is from 0 to 1.
 pub(super) fn note_model(
     record: &Path,
@@ -37,7 +35,7 @@ pub(super) fn note_timing(
 
 /// What names a model.
 pub(super) fn digest(model: &InferenceModel) -> String {
-    hex(&model.digest())
+    model.digest().to_string()
 }
 
 /// The threads asked for, or one for each core.

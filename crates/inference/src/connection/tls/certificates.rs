@@ -1,6 +1,7 @@
 //! Certificates and keys: how a server is known, and their PEM files.
 
 use crypto::secret::Secret;
+use network::digest::{from_hex, to_hex};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
@@ -14,7 +15,7 @@ pub struct Fingerprint(pub [u8; 32]);
 
 impl std::fmt::Display for Fingerprint {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        formatter.write_str(&to_hex(&self.0))
     }
 }
 
@@ -22,15 +23,7 @@ impl std::str::FromStr for Fingerprint {
     type Err = TlsError;
 
     fn from_str(text: &str) -> Result<Self, TlsError> {
-        let malformed = || TlsError::Fingerprint { came: text.to_owned() };
-        if text.len() != 64 || !text.is_ascii() {
-            return Err(malformed());
-        }
-        let mut bytes = [0; 32];
-        for (byte, digits) in bytes.iter_mut().zip(text.as_bytes().chunks(2)) {
-            let digits = std::str::from_utf8(digits).map_err(|_| malformed())?;
-            *byte = u8::from_str_radix(digits, 16).map_err(|_| malformed())?;
-        }
+        let bytes = from_hex(text).map_err(|_| TlsError::Fingerprint { came: text.to_owned() })?;
         Ok(Self(bytes))
     }
 }

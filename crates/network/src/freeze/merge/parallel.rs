@@ -28,11 +28,7 @@ pub(super) fn merge_parallel(graph: &mut Graph) -> bool {
 }
 
 /// Two nodes among the terms of a sum, and what they are together.
-fn addable(
-    graph: &Graph,
-    readers: &Readers,
-    terms: &[ValueId],
-) -> Option<(StepId, StepId, FloatLinear)> {
+fn addable(graph: &Graph, readers: &Readers, terms: &[ValueId]) -> Option<(StepId, StepId, FloatLinear)> {
     let nodes = terms.iter().filter_map(|value| readers.sole_maker(*value));
     let nodes: Vec<StepId> = nodes.filter(|node| is_linear_branch(&graph[*node])).collect();
     for (position, &first) in nodes.iter().enumerate() {

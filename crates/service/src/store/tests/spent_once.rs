@@ -141,7 +141,7 @@ impl World {
         self.number += 1;
         let body = vec![self.number];
         let id = fresh_id();
-        let expires = self.store(process).put_bytes(OWNER, id, &token(1).hash(), &MODEL, &body).unwrap();
+        let expires = self.store(process).put_bytes(OWNER, id, &token(1).hash(), MODEL, &body).unwrap();
         self.fates.insert(id, (Fate::Waiting, expires as i64));
         self.file.add(StoredEntry { id, expires }, &body);
     }

@@ -10,7 +10,6 @@ use inference::transcript::Phase;
 use network::inference_model::ModelOutline;
 use serde::Serialize;
 
-use crate::report::hex;
 use client::{Cost, PrivateClient};
 
 /// What `--json` prints.
@@ -88,8 +87,8 @@ impl Report {
         Self {
             model,
             reveals: if reveal == Reveal::Class { "class" } else { "logits" },
-            outline_digest: hex(&agreement.outline),
-            weight_commitment: hex(&agreement.commitment),
+            outline_digest: agreement.outline.to_string(),
+            weight_commitment: agreement.commitment.to_string(),
             bytes_up: sum(|traffic| traffic.bytes_up),
             bytes_down: sum(|traffic| traffic.bytes_down),
             predicted_bytes: cost.bytes() * images.len() as u64,

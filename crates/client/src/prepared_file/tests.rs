@@ -1,5 +1,6 @@
 use super::*;
 use inference::setup::messages::Agreement;
+use network::digest::Digest;
 use sealed::ClientToken;
 use sealed::secret_file::SecretFileError;
 use std::fs;
@@ -10,7 +11,7 @@ fn key() -> Secret<[u8; 32]> {
 }
 
 fn agreement() -> Agreement {
-    Agreement { outline: [9; 32], commitment: [8; 32], plan: [7; 32] }
+    Agreement { outline: Digest([9; 32]), commitment: Digest([8; 32]), plan: Digest([7; 32]) }
 }
 
 fn description() -> Description {

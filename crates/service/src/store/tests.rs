@@ -111,7 +111,7 @@ fn what_is_put_comes_out_once_for_its_client_and_model_alone() {
         let id = put(&store, b"half");
         let unknown = |result| matches!(result, Err(StoreError::Unknown { .. }));
         assert!(unknown(store.take_bytes(&[id], &token(2), MODEL)));
-        assert!(unknown(store.take_bytes(&[id], &token(1), &[6; 32])));
+        assert!(unknown(store.take_bytes(&[id], &token(1), Digest([6; 32]))));
         assert!(unknown(store.take_bytes(&[StoredId([0; 16])], &token(1), MODEL)));
         // Refusals spent nothing; another process gets it, once.
         let other = place.open().unwrap();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use client::prepared_file::{Chosen, Description, PreparedFile, PreparedFileError, StoredEntry};
 use crypto::secret::Secret;
 use inference::setup::messages::Agreement;
+use network::digest::Digest;
 use sealed::ClientToken;
 
 /// The file and what it takes to open it, as a client that opens it anew for each use.
@@ -15,7 +16,8 @@ pub(super) struct BytesFile {
 impl BytesFile {
     pub(super) fn create(path: &Path, body_bytes: u64, slots: u32) -> Self {
         let token = ClientToken::from_bytes([1; 32]);
-        let agreement = Agreement { outline: [0; 32], commitment: [0; 32], plan: [0; 32] };
+        let agreement =
+            Agreement { outline: Digest([0; 32]), commitment: Digest([0; 32]), plan: Digest([0; 32]) };
         let description = Description { token, server: String::new(), model: String::new(), agreement };
         PreparedFile::create_with(path, Secret::new([1; 32]), description, body_bytes, slots).unwrap();
         Self { path: path.to_owned() }

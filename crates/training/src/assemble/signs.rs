@@ -146,27 +146,24 @@ impl Layout {
     ) -> Tensor {
         match self {
             Self::Contiguous { signs, values, follows } => {
-                let mut factor = hard.unsqueeze(2);
-                if let Some(soft) = soft {
-                    factor = factor + soft.unsqueeze(2) * follows;
-                }
-                if let Some(slope) = slope {
-                    factor = factor + slope.view([1, *signs, *values, 1, 1]);
-                }
+                let factor = plus(hard.unsqueeze(2), soft.map(|soft| soft.unsqueeze(2) * follows));
+                let factor = plus(factor, slope.map(|slope| slope.view([1, *signs, *values, 1, 1])));
                 (in_groups(input, *signs, *values) * factor).reshape(input.size())
             }
             Self::Listed { sign_of_channel, follows, .. } => {
                 let spread = |signs: &Tensor| signs.index_select(1, sign_of_channel);
-                let mut factor = spread(hard);
-                if let Some(soft) = soft {
-                    factor = factor + spread(soft) * follows;
-                }
-                if let Some(slope) = slope {
-                    factor = factor + slope.view([1, -1, 1, 1]);
-                }
-                input * factor
+                let factor = plus(spread(hard), soft.map(|soft| spread(soft) * follows));
+                input * plus(factor, slope.map(|slope| slope.view([1, -1, 1, 1])))
             }
         }
+    }
+}
+
+/// A sum that may be larger than its first term, so that it is made anew.
+fn plus(factor: Tensor, term: Option<Tensor>) -> Tensor {
+    match term {
+        Some(term) => factor + term,
+        None => factor,
     }
 }
 

@@ -7,10 +7,10 @@
 
 use std::error::Error;
 
-use client::{ConnectOptions, PrivateClient};
 use inference::client::Answer;
 use inference::connection::Trust;
 use network::image::Image;
+use sordino_client::{ConnectOptions, PrivateClient};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);

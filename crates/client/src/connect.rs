@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inference::client::Wishes;
-use inference::connection::{CertifiedKey, Fingerprint, TimeLimits, TlsConnector, TlsError, Trust};
+use inference::connection::{
+    CertifiedKey, DEFAULT_LEAST_RATE, DEFAULT_PORT, Fingerprint, TimeLimits, TlsConnector, TlsError, Trust,
+};
 
-use crate::{ClientError, DEFAULT_LEAST_RATE, Patience, PrivateClient};
+use crate::{ClientError, Patience, PrivateClient};
 
-/// The port of `sordino serve`.
-pub const DEFAULT_PORT: u16 = 7441;
 /// How long to wait for a silent server.
 pub const DEFAULT_SILENCE: Duration = Duration::from_secs(60);
 /// How long a connection may take to come about.

@@ -1,7 +1,7 @@
 //! A client of a Sordino server, in a few calls.
 //!
 //! ```no_run
-//! use client::{ConnectOptions, PrivateClient};
+//! use sordino_client::{ConnectOptions, PrivateClient};
 //! use inference::connection::Trust;
 //! use network::image::Image;
 //!
@@ -43,10 +43,10 @@ use network::image::Image;
 use network::inference_model::ModelOutline;
 
 #[cfg(feature = "tls")]
-pub use connect::{ConnectOptions, DEFAULT_PORT, DEFAULT_SILENCE};
+pub use connect::{ConnectOptions, DEFAULT_SILENCE};
 pub use cost::Cost;
 pub use error::ClientError;
-pub use patience::{DEFAULT_LEAST_RATE, Patience};
+pub use patience::Patience;
 #[cfg(feature = "tls")]
 pub use ready::ReadyClient;
 #[cfg(feature = "prepared-file")]

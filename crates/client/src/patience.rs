@@ -6,9 +6,7 @@ use std::time::Duration;
 
 #[cfg(feature = "tls")]
 use inference::connection::TimeLimits;
-
-/// The slowest link that is waited for, in bytes a second.
-pub const DEFAULT_LEAST_RATE: u64 = 125_000;
+use inference::connection::time_for;
 
 /// Limits of time for a stream that keeps them.
 pub struct Patience {
@@ -29,12 +27,12 @@ impl Patience {
     /// own.
     #[cfg(feature = "tls")]
     pub fn with(limits: Arc<TimeLimits>, silence: Duration, least_rate: u64) -> Self {
-        Self { allow: Box::new(move |total| limits.allow(total)), silence, least_rate: least_rate.max(1) }
+        Self { allow: Box::new(move |total| limits.allow(total)), silence, least_rate }
     }
 
     /// The next exchange has so many bytes.
     pub(crate) fn for_bytes(&self, bytes: u64) {
-        (self.allow)(Some(self.silence.saturating_add(Duration::from_secs(bytes / self.least_rate))));
+        (self.allow)(Some(time_for(bytes, self.silence, self.least_rate)));
     }
 
     /// The next exchange is a few short messages.

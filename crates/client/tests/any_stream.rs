@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::thread;
 
-use client::{Patience, PrivateClient};
 use inference::InferenceError;
 use inference::client::{Answer, Wishes};
 use inference::connection::{Connection, MemoryStream, Role, memory_pair};
@@ -18,6 +17,7 @@ use network::image::Image;
 use network::inference_model::InferenceModel;
 use network::weights::FloatWeights;
 use network::{reference, zoo};
+use sordino_client::{Patience, PrivateClient};
 
 const BINDING: &[u8] = b"the same process";
 

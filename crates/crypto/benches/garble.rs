@@ -1,4 +1,4 @@
-//! Benchmarks of `crypto::garble`: per ReLU on one thread, with bytes, and AES blocks beside the roofline.
+//! Benchmarks of `sordino_crypto::garble`: per ReLU on one thread, with bytes, and AES blocks beside the roofline.
 //!
 //! A summary with the best of several runs is printed first; criterion's statistics follow.
 #![allow(missing_docs, clippy::print_stdout)]
@@ -8,20 +8,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{BatchSize, Criterion, Throughput};
-use crypto::cpu::CpuFeatures;
-use crypto::garble::Workspace;
-use crypto::garble::argmax::ArgmaxShape;
-use crypto::garble::circuit::Circuit;
-use crypto::garble::clip::ClipShape;
-use crypto::garble::evaluator::PreparedEvaluator;
-use crypto::garble::garbler::{ChunkGarbler, PreparedGarbler, WaitingGarbler};
-use crypto::garble::hash::{HashCounter, HashKey, encrypt_at_full_speed};
-use crypto::garble::label::{Offset, WireLabel};
-use crypto::garble::layer::Layer;
-use crypto::garble::maximum::MaximumShape;
-use crypto::garble::messages::{ActiveLabels, Reply};
-use crypto::garble::relu::{ReluForm, ReluShape, Rounding};
-use crypto::random::{Generator, Seed};
+use sordino_crypto::cpu::CpuFeatures;
+use sordino_crypto::garble::Workspace;
+use sordino_crypto::garble::argmax::ArgmaxShape;
+use sordino_crypto::garble::circuit::Circuit;
+use sordino_crypto::garble::clip::ClipShape;
+use sordino_crypto::garble::evaluator::PreparedEvaluator;
+use sordino_crypto::garble::garbler::{ChunkGarbler, PreparedGarbler, WaitingGarbler};
+use sordino_crypto::garble::hash::{HashCounter, HashKey, encrypt_at_full_speed};
+use sordino_crypto::garble::label::{Offset, WireLabel};
+use sordino_crypto::garble::layer::Layer;
+use sordino_crypto::garble::maximum::MaximumShape;
+use sordino_crypto::garble::messages::{ActiveLabels, Reply};
+use sordino_crypto::garble::relu::{ReluForm, ReluShape, Rounding};
+use sordino_crypto::random::{Generator, Seed};
 
 const INSTANCES: usize = 1024;
 const REPEATS: usize = 60;
@@ -119,8 +119,11 @@ impl Bench {
         for ((evaluator, (tables, prepared)), labels) in
             evaluators.into_iter().zip(garbled).zip(&self.zero_labels)
         {
-            let tables =
-                crypto::garble::messages::GarbledChunk::from_bytes(circuit, evaluator.lanes(), tables);
+            let tables = sordino_crypto::garble::messages::GarbledChunk::from_bytes(
+                circuit,
+                evaluator.lanes(),
+                tables,
+            );
             let tables = tables.expect("tables of the chunk");
             clients.push(evaluator.receive(tables, labels.clone()).expect("labels of the chunk"));
             servers.push(prepared);

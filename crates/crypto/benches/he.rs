@@ -1,4 +1,4 @@
-//! Benchmarks of `crypto::he`, one thread: the four 3x3 layers of a ResNet-18 at 32-bit shares, with the flood that
+//! Benchmarks of `sordino_crypto::he`, one thread: the four 3x3 layers of a ResNet-18 at 32-bit shares, with the flood that
 //! the privacy of the weights requires.
 //!
 //! `cargo bench -p sordino-crypto --bench he`. Beside each layer stand its products, the bytes in both directions, and
@@ -9,11 +9,11 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion};
-use crypto::he::{
+use sordino_crypto::he::{
     AnswerSecrets, ClientKey, ConvolutionShape, HeOutline, HeParameters, Layout, LinearAnswer, LinearRequest,
     LinearShape, PreparedWeights, PublicSeed, RequestSecrets, WeightBits, WeightStorage, bench_support,
 };
-use crypto::random::{Direction, InferenceId, Scope, Seed, SessionId};
+use sordino_crypto::random::{Direction, InferenceId, Scope, Seed, SessionId};
 
 const LAYERS: [(usize, usize); 4] = [(64, 32), (128, 16), (256, 8), (512, 4)];
 

@@ -1,4 +1,4 @@
-//! Benchmarks of `crypto::ot`: one thread, rates per side, with the bytes and rooflines beside them.
+//! Benchmarks of `sordino_crypto::ot`: one thread, rates per side, with the bytes and rooflines beside them.
 //!
 //! `cargo bench -p sordino-crypto --bench ot`
 #![allow(missing_docs, clippy::unwrap_used)]
@@ -10,12 +10,14 @@ use std::time::Duration;
 use aes::Aes128Enc;
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use criterion::{BatchSize, Criterion, Throughput};
-use crypto::cpu::CpuFeatures;
-use crypto::ot::extension::{Corrections, CorrelatedReceiver, CorrelatedSender, ReceiverSetup, SenderSetup};
-use crypto::ot::stages::{self, Stages};
-use crypto::ot::values::{CorrelationOffset, SecretBits};
-use crypto::ot::{chosen, ideal, random};
-use crypto::random::{Generator, Seed, SessionId};
+use sordino_crypto::cpu::CpuFeatures;
+use sordino_crypto::ot::extension::{
+    Corrections, CorrelatedReceiver, CorrelatedSender, ReceiverSetup, SenderSetup,
+};
+use sordino_crypto::ot::stages::{self, Stages};
+use sordino_crypto::ot::values::{CorrelationOffset, SecretBits};
+use sordino_crypto::ot::{chosen, ideal, random};
+use sordino_crypto::random::{Generator, Seed, SessionId};
 
 const SESSION: SessionId = SessionId([1; 32]);
 const CHUNK: usize = 1 << 17;

@@ -1,4 +1,4 @@
-//! Benchmarks of `crypto::ring`, one thread: multiply-adds per second for layers, bytes per second for vectors.
+//! Benchmarks of `sordino_crypto::ring`, one thread: multiply-adds per second for layers, bytes per second for vectors.
 //!
 //! Rooflines: a Zen 4 core does 64 byte products per cycle with VNNI, hence 64 / ceil(l / 8) multiply-adds (16 at
 //! l = 32, about 59 billion per second at 3.7 GHz); `roofline` copies memory, at the two sizes that vectors are
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
-use crypto::cpu::CpuFeatures;
-use crypto::random::{Generator, Seed};
-use crypto::ring::geometry::{ConvGeometry, ConvShape, Extent};
-use crypto::ring::{PackedWeights, RingVector, RingWidth, Share, SumPool, Weights};
+use sordino_crypto::cpu::CpuFeatures;
+use sordino_crypto::random::{Generator, Seed};
+use sordino_crypto::ring::geometry::{ConvGeometry, ConvShape, Extent};
+use sordino_crypto::ring::{PackedWeights, RingVector, RingWidth, Share, SumPool, Weights};
 
 fn group<'a>(criterion: &'a mut Criterion, name: &str) -> BenchmarkGroup<'a, WallTime> {
     let mut group = criterion.benchmark_group(name);

@@ -5,24 +5,26 @@
 
 use std::sync::Arc;
 
-use crypto::cpu::CpuFeatures;
-use crypto::garble::Workspace;
-use crypto::garble::hash::{HashCounter, HashKey};
-use crypto::garble::label::{Offset, WireLabel};
-use crypto::garble::layer::Layer;
-use crypto::garble::messages::{ActiveLabels, GarbledChunk, Reply};
-use crypto::garble::relu::{ReluForm, ReluShape, Rounding};
-use crypto::he::{
+use sordino_crypto::cpu::CpuFeatures;
+use sordino_crypto::garble::Workspace;
+use sordino_crypto::garble::hash::{HashCounter, HashKey};
+use sordino_crypto::garble::label::{Offset, WireLabel};
+use sordino_crypto::garble::layer::Layer;
+use sordino_crypto::garble::messages::{ActiveLabels, GarbledChunk, Reply};
+use sordino_crypto::garble::relu::{ReluForm, ReluShape, Rounding};
+use sordino_crypto::he::{
     AnswerSecrets, ClientKey, ConvolutionShape, HeOutline, HeParameters, Layout, LinearAnswer, LinearRequest,
     LinearShape, PreparedWeights, PublicKey, PublicSeed, RequestSecrets, WeightBits, WeightStorage,
 };
-use crypto::ot::TreeSums;
-use crypto::ot::base::{ReceiverPoints, SenderPoint};
-use crypto::ot::extension::{Corrections, CorrelatedReceiver, CorrelatedSender, ReceiverSetup, SenderSetup};
-use crypto::ot::values::{CorrelationOffset, SecretBits};
-use crypto::random::{Direction, Generator, InferenceId, Scope, Seed, SessionId};
-use crypto::ring::geometry::ConvGeometry;
-use crypto::ring::{PackedWeights, RingVector, RingWidth, Weights, reference};
+use sordino_crypto::ot::TreeSums;
+use sordino_crypto::ot::base::{ReceiverPoints, SenderPoint};
+use sordino_crypto::ot::extension::{
+    Corrections, CorrelatedReceiver, CorrelatedSender, ReceiverSetup, SenderSetup,
+};
+use sordino_crypto::ot::values::{CorrelationOffset, SecretBits};
+use sordino_crypto::random::{Direction, Generator, InferenceId, Scope, Seed, SessionId};
+use sordino_crypto::ring::geometry::ConvGeometry;
+use sordino_crypto::ring::{PackedWeights, RingVector, RingWidth, Weights, reference};
 
 const RING_BITS: u32 = 32;
 const FRACTION_BITS: u32 = 9;

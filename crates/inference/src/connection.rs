@@ -13,6 +13,7 @@ mod tls;
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use crypto::domain;
 use crypto::random::{InferenceId, SessionId};
@@ -32,6 +33,16 @@ pub use tls::{
     CertifiedKey, Fingerprint, Identity, TlsAcceptor, TlsConnector, TlsError, TlsStream, Trust, accept_tls,
     connect_tls,
 };
+
+/// The port that clients expect a server at.
+pub const DEFAULT_PORT: u16 = 7441;
+/// The slowest link that either party waits for unless told otherwise, in bytes a second.
+pub const DEFAULT_LEAST_RATE: u64 = 125_000;
+
+/// How long an exchange of so many bytes may take: a silence, and the bytes at the least rate.
+pub fn time_for(bytes: u64, silence: Duration, least_rate: u64) -> Duration {
+    silence.saturating_add(Duration::from_secs(bytes / least_rate.max(1)))
+}
 
 /// Which party this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

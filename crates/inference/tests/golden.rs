@@ -10,10 +10,6 @@ use std::sync::Arc;
 use std::thread;
 
 use crypto::secret::Secret;
-use inference::client::{Answer, Client, PreparedClient};
-use inference::connection::{Connection, MemoryStream, Role, memory_pair};
-use inference::plan::Reveal;
-use inference::server::{ServedModel, Server, StoredServer, WeightMemory};
 use network::freeze::{FreezeOptions, freeze};
 use network::image::Image;
 use network::inference_model::InferenceModel;
@@ -21,6 +17,10 @@ use network::mask::{ActivationMask, Bits, SiteMask};
 use network::reference;
 use network::weights::FloatWeights;
 use network::zoo;
+use sordino_inference::client::{Answer, Client, PreparedClient};
+use sordino_inference::connection::{Connection, MemoryStream, Role, memory_pair};
+use sordino_inference::plan::Reveal;
+use sordino_inference::server::{ServedModel, Server, StoredServer, WeightMemory};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)

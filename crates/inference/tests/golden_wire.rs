@@ -12,16 +12,16 @@ use std::sync::Arc;
 use std::thread;
 
 use crypto::secret::Secret;
-use inference::InferenceError;
-use inference::connection::frame::{FrameError, FrameKind, Header, MAGIC, PROTOCOL_VERSION};
-use inference::connection::refusal::{Refusal, RefusalCode};
-use inference::connection::{Connection, Role, memory_pair};
-use inference::plan::Reveal;
-use inference::requests::{Reply, Request, StoredId};
-use inference::server::{ServedModel, Server, WeightMemory};
-use inference::setup::messages::{Agreement, ClientHello, ModelName, ServerHello};
 use network::digest::Digest;
 use network::inference_model::InferenceModel;
+use sordino_inference::InferenceError;
+use sordino_inference::connection::frame::{FrameError, FrameKind, Header, MAGIC, PROTOCOL_VERSION};
+use sordino_inference::connection::refusal::{Refusal, RefusalCode};
+use sordino_inference::connection::{Connection, Role, memory_pair};
+use sordino_inference::plan::Reveal;
+use sordino_inference::requests::{Reply, Request, StoredId};
+use sordino_inference::server::{ServedModel, Server, WeightMemory};
+use sordino_inference::setup::messages::{Agreement, ClientHello, ModelName, ServerHello};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)

@@ -10,11 +10,6 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread;
 
-use inference::client::{Answer, Client, ShareRecord};
-use inference::connection::{Connection, Role, memory_pair};
-use inference::plan::{PlannedTraffic, Reveal};
-use inference::server::{ServedModel, Server, WeightMemory};
-use inference::transcript::{Phase, Transcript};
 use network::freeze::{FreezeOptions, freeze};
 use network::image::Image;
 use network::inference_model::InferenceModel;
@@ -27,6 +22,11 @@ use network::transform::{
 use network::walk::StageIndex;
 use network::weights::FloatWeights;
 use network::zoo;
+use sordino_inference::client::{Answer, Client, ShareRecord};
+use sordino_inference::connection::{Connection, Role, memory_pair};
+use sordino_inference::plan::{PlannedTraffic, Reveal};
+use sordino_inference::server::{ServedModel, Server, WeightMemory};
+use sordino_inference::transcript::{Phase, Transcript};
 
 use support::{narrow_pair, patiently};
 
@@ -285,7 +285,8 @@ fn garbled_bytes_are_proportional_to_kept_relus() {
         });
         let mask = ActivationMask::new(&spec, masks.collect()).unwrap();
         let model = frozen(&spec, Some(&mask), 8);
-        let plan = inference::plan::Plan::new(Arc::new(model.outline().clone()), Reveal::Logits).unwrap();
+        let plan =
+            sordino_inference::plan::Plan::new(Arc::new(model.outline().clone()), Reveal::Logits).unwrap();
         let layers = plan.layers();
         let relus: u64 = layers.iter().map(|layer| layer.relus).sum();
         let garbled: u64 =
@@ -306,7 +307,7 @@ fn the_small_hybrenet_needs_at_most_eight_round_trips() {
         .try_fold(spec, |spec, stage| thin_stage(&spec, StageIndex(stage), ThinChoice::default()))
         .unwrap();
     let model = frozen(&spec, None, 9);
-    let plan = inference::plan::Plan::new(Arc::new(model.outline().clone()), Reveal::Logits).unwrap();
+    let plan = sordino_inference::plan::Plan::new(Arc::new(model.outline().clone()), Reveal::Logits).unwrap();
     assert_eq!(model.outline().relu_count(), 26_112);
     assert!(plan.traffic().online.rounds <= 16, "{} changes of direction", plan.traffic().online.rounds);
 }

@@ -9,18 +9,20 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 use std::thread;
 
-use inference::InferenceError;
-use inference::client::{Answer, Client, Wishes};
-use inference::connection::frame::{Field, FrameError, FrameKind, HEADER_BYTES, Header, PROTOCOL_VERSION};
-use inference::connection::refusal::{Refusal, RefusalCode};
-use inference::connection::{Connection, MemoryStream, Role, memory_pair};
-use inference::plan::{PlannedMessage, Reveal};
-use inference::server::{ServedModel, Server, WeightMemory};
-use inference::setup::messages::{Agreement, ClientHello, ModelName, ServerHello};
-use inference::transcript::{Kind, Phase};
 use network::digest::Digest;
 use network::image::Image;
 use network::shape::Shape;
+use sordino_inference::InferenceError;
+use sordino_inference::client::{Answer, Client, Wishes};
+use sordino_inference::connection::frame::{
+    Field, FrameError, FrameKind, HEADER_BYTES, Header, PROTOCOL_VERSION,
+};
+use sordino_inference::connection::refusal::{Refusal, RefusalCode};
+use sordino_inference::connection::{Connection, MemoryStream, Role, memory_pair};
+use sordino_inference::plan::{PlannedMessage, Reveal};
+use sordino_inference::server::{ServedModel, Server, WeightMemory};
+use sordino_inference::setup::messages::{Agreement, ClientHello, ModelName, ServerHello};
+use sordino_inference::transcript::{Kind, Phase};
 
 use support::{Fault, Framed, Session, run, served, tiny_model};
 

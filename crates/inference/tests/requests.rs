@@ -9,16 +9,16 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
-use inference::InferenceError;
-use inference::client::{Answer, Client};
-use inference::connection::refusal::{Refusal, RefusalCode};
-use inference::connection::{Connection, Identity, Role, accept_tls, connect_tls, memory_pair};
-use inference::plan::Reveal;
-use inference::requests::{Reply, Request, StoredId};
-use inference::server::{PreparedServer, ServedModel, Server};
-use inference::transcript::Phase;
 use network::image::Image;
 use network::reference;
+use sordino_inference::InferenceError;
+use sordino_inference::client::{Answer, Client};
+use sordino_inference::connection::refusal::{Refusal, RefusalCode};
+use sordino_inference::connection::{Connection, Identity, Role, accept_tls, connect_tls, memory_pair};
+use sordino_inference::plan::Reveal;
+use sordino_inference::requests::{Reply, Request, StoredId};
+use sordino_inference::server::{PreparedServer, ServedModel, Server};
+use sordino_inference::transcript::Phase;
 
 use support::{served, tiny_model};
 

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::thread;
 
 use crypto::secret::Secret;
-use inference::client::{Answer, Client, PreparedClient, ShareRecord};
-use inference::connection::{Connection, MemoryStream, Role, memory_pair};
-use inference::plan::{Plan, Reveal};
-use inference::server::{ServedModel, Server, StoredServer, WeightMemory};
-use inference::stored::StoredError;
 use network::image::Image;
 use network::reference;
+use sordino_inference::client::{Answer, Client, PreparedClient, ShareRecord};
+use sordino_inference::connection::{Connection, MemoryStream, Role, memory_pair};
+use sordino_inference::plan::{Plan, Reveal};
+use sordino_inference::server::{ServedModel, Server, StoredServer, WeightMemory};
+use sordino_inference::stored::StoredError;
 
 use support::{served, tiny_model};
 

@@ -7,14 +7,14 @@
 use std::error::Error;
 use std::path::Path;
 
-use network::cost::Cost;
-use network::freeze::{FreezeOptions, freeze};
-use network::image::Image;
-use network::reference;
-use network::transform;
-use network::walk::StageIndex;
-use network::weights::FloatWeights;
-use network::zoo;
+use sordino_network::cost::Cost;
+use sordino_network::freeze::{FreezeOptions, freeze};
+use sordino_network::image::Image;
+use sordino_network::reference;
+use sordino_network::transform;
+use sordino_network::walk::StageIndex;
+use sordino_network::weights::FloatWeights;
+use sordino_network::zoo;
 
 fn main() -> Result<(), Box<dyn Error>> {
     // A ResNet for images of 8x8 pixels in ten classes, two channels wide.

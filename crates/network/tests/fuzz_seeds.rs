@@ -5,13 +5,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use network::freeze::{FreezeOptions, freeze};
-use network::image::Image;
-use network::inference_model::{InferenceModel, WeightBits};
-use network::mask::{ActivationMask, Bits, SiteMask};
-use network::spec::NetworkSpec;
-use network::weights::FloatWeights;
-use network::zoo;
+use sordino_network::freeze::{FreezeOptions, freeze};
+use sordino_network::image::Image;
+use sordino_network::inference_model::{InferenceModel, WeightBits};
+use sordino_network::mask::{ActivationMask, Bits, SiteMask};
+use sordino_network::spec::NetworkSpec;
+use sordino_network::weights::FloatWeights;
+use sordino_network::zoo;
 
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

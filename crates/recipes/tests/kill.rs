@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use recipes::array::Array;
-use recipes::checkpoint::{self, Arrays, Checkpoint, Part, State};
-use recipes::data::{SyntheticSize, synthetic};
-use recipes::random::Stream;
-use recipes::recipe::Recipe;
+use sordino_recipes::array::Array;
+use sordino_recipes::checkpoint::{self, Arrays, Checkpoint, Part, State};
+use sordino_recipes::data::{SyntheticSize, synthetic};
+use sordino_recipes::random::Stream;
+use sordino_recipes::recipe::Recipe;
 
 const FOLDER: &str = "SORDINO_TEST_RUN_FOLDER";
 const KILLS: usize = 25;

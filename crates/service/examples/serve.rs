@@ -17,7 +17,7 @@ use inference::plan::Reveal;
 use inference::server::{ServedModel, WeightMemory};
 use inference::setup::messages::ModelName;
 use network::inference_model::InferenceModel;
-use service::{Limits, Service, ServiceParts};
+use sordino_service::{Limits, Service, ServiceParts};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);

@@ -7,12 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use inference::connection::{DEFAULT_LEAST_RATE, time_for};
 use serde::Deserialize;
-
-/// The port that clients expect a server at.
-pub const DEFAULT_PORT: u16 = 7441;
-/// The slowest client that is waited for, in bytes a second.
-pub const DEFAULT_LEAST_RATE: u64 = 125_000;
 
 /// The limits of a service.
 #[derive(Clone, Debug)]
@@ -56,7 +52,7 @@ impl Default for Limits {
 impl Limits {
     /// How long an exchange of so many bytes may take.
     pub fn time_for(&self, bytes: u64) -> Duration {
-        self.silence.saturating_add(Duration::from_secs(bytes / self.least_rate.max(1)))
+        time_for(bytes, self.silence, self.least_rate)
     }
 }
 

@@ -20,13 +20,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crypto::secret::Secret;
+use inference::connection::DEFAULT_PORT;
 use inference::connection::{CertifiedKey, TlsAcceptor};
 use inference::plan::Reveal;
 use sealed::secret_file::{SecretFileError, failing};
 use serde::Deserialize;
 
 use crate::identity;
-use crate::limits::{ByteSize, DEFAULT_PORT, Limits};
+use crate::limits::{ByteSize, Limits};
 use crate::store::{StoreLocation, StoreOptions};
 
 pub use error::SettingsError;

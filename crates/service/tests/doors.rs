@@ -69,12 +69,6 @@ fn refused(result: Result<PrivateClient, ClientError>, words: &[&str]) -> Client
 }
 
 #[test]
-fn both_sides_know_the_same_port_and_wait_for_the_same_links() {
-    assert_eq!(client::DEFAULT_PORT, service::limits::DEFAULT_PORT);
-    assert_eq!(client::DEFAULT_LEAST_RATE, service::limits::DEFAULT_LEAST_RATE);
-}
-
-#[test]
 fn a_server_that_an_authority_vouches_for_is_believed() {
     let authority = authority();
     let server = start(signed(&authority, "localhost", 2100), None);

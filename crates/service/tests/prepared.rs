@@ -20,8 +20,8 @@ use inference::server::PreparedServer;
 use network::image::Image;
 use network::inference_model::InferenceModel;
 use network::reference;
-use service::store::{PreparedStore, StoreOptions};
-use service::{Owner, Store, StoreFault};
+use sordino_service::store::{PreparedStore, StoreOptions};
+use sordino_service::{Owner, Store, StoreFault};
 
 use support::{Running, limits, tiny_model};
 

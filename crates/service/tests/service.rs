@@ -21,7 +21,7 @@ use inference::requests::{Request, StoredId};
 use inference::server::PreparedServer;
 use inference::setup::messages::ModelName;
 use network::image::Image;
-use service::{Limits, Owner, Store, StoreFault};
+use sordino_service::{Limits, Owner, Store, StoreFault};
 
 use support::{Running, classify_exactly, limits, tiny_model};
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use client::PrivateClient;
 use inference::requests::Request;
 use network::image::Image;
-use service::Limits;
+use sordino_service::Limits;
 
 use support::{Running, classify_exactly, frozen, limits};
 

@@ -12,18 +12,18 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use inference::InferenceError;
-use inference::client::{Answer, Client, ShareRecord};
-use inference::connection::frame::{FrameKind, HEADER_BYTES, Header, MAGIC, PROTOCOL_VERSION};
-use inference::connection::{Connection, MemoryStream, Role, memory_pair};
-use inference::plan::Reveal;
-use inference::server::{ServedModel, Server, WeightMemory};
 use network::freeze::{FreezeOptions, freeze};
 use network::image::Image;
 use network::inference_model::InferenceModel;
 use network::mask::{ActivationMask, Bits, SiteMask};
 use network::weights::FloatWeights;
 use network::zoo;
+use sordino_inference::InferenceError;
+use sordino_inference::client::{Answer, Client, ShareRecord};
+use sordino_inference::connection::frame::{FrameKind, HEADER_BYTES, Header, MAGIC, PROTOCOL_VERSION};
+use sordino_inference::connection::{Connection, MemoryStream, Role, memory_pair};
+use sordino_inference::plan::Reveal;
+use sordino_inference::server::{ServedModel, Server, WeightMemory};
 
 /// A residual network with ReLUs that were kept, dropped by pixel, and dropped altogether.
 pub(crate) fn tiny_model() -> InferenceModel {

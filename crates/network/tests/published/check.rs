@@ -1,10 +1,10 @@
 //! How a computed count is compared with a printed one.
 
-use network::cost::Cost;
-use network::spec::NetworkSpec;
-use network::transform::{Reduction, Reuse};
-use network::walk::{Part, StageIndex};
-use network::zoo;
+use sordino_network::cost::Cost;
+use sordino_network::spec::NetworkSpec;
+use sordino_network::transform::{Reduction, Reuse};
+use sordino_network::walk::{Part, StageIndex};
+use sordino_network::zoo;
 
 /// How a paper prints a count.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@
 
 use super::check::Printed::{self, Cut, Rounded, Slip};
 use super::check::{Row, assert_criticality, assert_printed, stage_relus};
-use network::design::{CRITICALITY_EXPONENT, stage_criticality};
+use sordino_network::design::{CRITICALITY_EXPONENT, stage_criticality};
 
 const R18: Row = Row::new("resnet18", 32);
 const TINY: Row = Row::new("resnet18", 64);

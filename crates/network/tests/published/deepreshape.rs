@@ -2,11 +2,11 @@
 
 use super::check::Printed::{self, Cut, Rounded, Slip};
 use super::check::{Row, assert_criticality, assert_macs, assert_printed, stage_relus};
-use network::cost::Cost;
-use network::design::stage_criticality;
-use network::transform::{Reuse, ReuseLayout, reuse_relus};
-use network::walk::Operation;
-use network::zoo;
+use sordino_network::cost::Cost;
+use sordino_network::design::stage_criticality;
+use sordino_network::transform::{Reuse, ReuseLayout, reuse_relus};
+use sordino_network::walk::Operation;
+use sordino_network::zoo;
 
 const S1: &[usize] = &[1];
 const S234: &[usize] = &[2, 3, 4];

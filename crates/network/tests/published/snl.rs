@@ -1,8 +1,8 @@
 //! SNL (Cho et al., ICML 2022).
 
 use super::check::{Row, assert_printed};
-use network::cost::Cost;
-use network::transform::drop_stem_relus;
+use sordino_network::cost::Cost;
+use sordino_network::transform::drop_stem_relus;
 
 #[test]
 fn section_4_baselines() {

@@ -2,9 +2,9 @@
 
 use super::check::Printed::{self, Cut, Rounded, Slip};
 use super::check::{Row, assert_printed};
-use network::cost::Cost;
-use network::design::sphynx_choices;
-use network::zoo;
+use sordino_network::cost::Cost;
+use sordino_network::design::sphynx_choices;
+use sordino_network::zoo;
 
 fn assert_rows(table: &str, input: usize, rows: &[(&'static str, Printed)]) {
     for (network, printed) in rows {

@@ -9,18 +9,19 @@ use std::thread;
 use std::time::Duration;
 
 use client::prepared_file::PreparedFile;
-use client::{ClientError, DEFAULT_LEAST_RATE, Patience, PrivateClient};
+use client::{ClientError, Patience, PrivateClient};
 use crypto::secret::Secret;
 use inference::InferenceError;
 use inference::client::{Answer, Wishes};
+use inference::connection::DEFAULT_LEAST_RATE;
 use inference::connection::refusal::RefusalCode;
 use inference::connection::{TimeLimits, TlsConnector, TlsStream, Trust};
 use network::image::Image;
 use network::inference_model::InferenceModel;
 use network::reference;
 use network::text::with_causes;
-use service::Limits;
-use service::store::{PreparedStore, StoreOptions};
+use sordino_service::Limits;
+use sordino_service::store::{PreparedStore, StoreOptions};
 
 use super::fault::{Fault, Plan, Way};
 use super::frames::FaultyStream;

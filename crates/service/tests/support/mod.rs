@@ -21,7 +21,7 @@ use network::inference_model::InferenceModel;
 use network::reference;
 use network::weights::FloatWeights;
 use network::zoo;
-use service::{Limits, Service, ServiceParts, Store};
+use sordino_service::{Limits, Service, ServiceParts, Store};
 
 /// A few hundred ReLUs.
 pub(crate) fn tiny_model(seed: u64) -> InferenceModel {

@@ -21,7 +21,8 @@ use super::progress::OfflineProgress;
 use super::{Answer, write_json};
 use crate::image_files::{image_paths, load_image};
 use client::prepared_file::PreparedFile;
-use client::{ConnectOptions, Cost, DEFAULT_LEAST_RATE, PrivateClient};
+use client::{ConnectOptions, Cost, PrivateClient};
+use inference::connection::DEFAULT_LEAST_RATE;
 use report::{ImageReport, Report};
 use service::{ByteSize, process_memory};
 

@@ -49,7 +49,9 @@ impl Answering {
 
     /// Hands over a request. A thread that ended says why when its answer is asked for.
     pub(super) fn ask(&mut self, job: JobId, bytes: Vec<u8>, secrets: AnswerSecrets) {
-        let _ = self.requests.as_ref().map(|requests| requests.send((job, bytes, secrets)));
+        if let Some(requests) = &self.requests {
+            let _ = requests.send((job, bytes, secrets));
+        }
     }
 
     /// The answer to the oldest request.

@@ -16,7 +16,7 @@ use network::spec::{Grouping, MAX_SLOPE, SLOPE_UNITS, SharedSigns};
 use network::walk::{Step, Walk};
 
 use super::activation::Activation;
-use super::{Parameters, Setting};
+use super::{NumberKinds, Parameters, Setting};
 use crate::tensor::{Tensor, no_grad};
 
 /// How steep the soft sign is that leaders learn from.

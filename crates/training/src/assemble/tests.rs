@@ -158,7 +158,7 @@ fn what_is_counted_from_the_spec_is_what_is_trained() {
 #[test]
 fn slopes_leave_as_sixteenths() {
     let spec = zoo::build("signet:signs=0+2,stream=4+4,depths=1+1", 8, 10).unwrap();
-    let network = assemble(&spec, Precision::Float32);
+    let network = assemble(&spec, Precision::F32);
     let name = "stage2.block1.body.signs1";
     let (_, mut slope) =
         network.parameters().named().find(|(known, _)| *known == format!("{name}.slope")).unwrap();

@@ -108,14 +108,14 @@ const SIGNET: &str = "signet:signs=0+2+3,values=4,stream=4+6+8,depths=1+1+1";
 /// Taught by another network, in bf16 and f32, until the loss has fallen by half.
 #[test]
 fn a_network_with_shared_signs_learns_from_a_teacher() {
-    for precision in [Precision::Float32, Precision::BFloat16] {
+    for precision in [Precision::F32, Precision::Bf16] {
         let mut options = LearnOptions { batch: 25, ..LearnOptions::default() };
-        let dkd = Distillation::Decoupled { temperature: 4.0, hard_weight: 1.0, alpha: 1.0, beta: 2.0 };
+        let dkd = Distillation::Dkd { temperature: 4.0, alpha: 1.0, beta: 2.0, warm_up_epochs: 0.0 };
         options.losses.distillation = Some(dkd);
         let images = || Toy::new(200, 1).on_device();
         let plain = LearnOptions { batch: 25, ..LearnOptions::default() };
         let mut teacher =
-            Learner::new(network("resnet10:m=2", 9, Precision::Float32), None, plain, images()).unwrap();
+            Learner::new(network("resnet10:m=2", 9, Precision::F32), None, plain, images()).unwrap();
         epochs(&mut teacher, 0..4);
         let student = network(SIGNET, 1, precision);
         let mut learner = Learner::new(student, Some(teacher.into_network()), options, images()).unwrap();

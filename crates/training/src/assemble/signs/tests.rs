@@ -3,8 +3,8 @@
 use super::super::Precision;
 use super::super::parameters::{Declared, Role, Start};
 use super::*;
-use crate::random::Stream;
 use crate::tensor::{Device, Kind, to_floats};
+use recipes::random::Stream;
 
 const CHANNELS: usize = 6;
 /// Images, rows and columns.
@@ -45,8 +45,7 @@ struct Example {
 impl Example {
     /// With slopes, and with keep scores beside them.
     fn new(grouping: &Grouping) -> Self {
-        let setting =
-            Setting { device: Device::Cpu, precision: Precision::Float64, innermost_channels: false };
+        let setting = Setting { device: Device::Cpu, precision: Precision::F64, innermost_channels: false };
         let signs = grouping.signs(CHANNELS) as i64;
         let declared = vec![
             Declared {

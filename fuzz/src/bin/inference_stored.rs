@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use crypto::secret::Secret;
 use inference::client::PreparedClient;
 use inference::plan::Reveal;
-use inference::server::{StoredServer, ServedModel, WeightMemory};
+use inference::server::{ServedModel, StoredServer, WeightMemory};
 use libfuzzer_sys::fuzz_target;
 use network::inference_model::InferenceModel;
 

@@ -11,7 +11,7 @@ fuzz_target!(|bytes: &[u8]| {
     for candidate in [bytes, &sealed[..]] {
         if let Ok(outline) = ModelOutline::from_bytes(candidate) {
             assert_eq!(outline.to_bytes(), candidate);
-            assert!(outline.rounds().count() <= outline.steps.len());
+            assert!(outline.schedule().round_trips() <= outline.steps.len());
         }
     }
 });

@@ -17,7 +17,7 @@ fn check(bytes: &[u8]) {
     if let Ok(model) = InferenceModel::from_bytes(bytes) {
         assert_eq!(InferenceModel::from_bytes(&model.to_bytes()).expect("it was just written"), model);
         if bytes[8] == 1 {
-            assert_eq!(model.digest(), bytes[bytes.len() - 32..]);
+            assert_eq!(*model.digest().as_bytes(), bytes[bytes.len() - 32..]);
         }
     }
 }

@@ -26,6 +26,7 @@ pub use wishes::{DEFAULT_MAX_MEMORY, Wishes};
 
 use crate::InferenceError;
 use crate::connection::Connection;
+use crate::conversation::Words;
 use crate::nonlinear::PreparedClientPart;
 use crate::offline::{self, client::PreparingClient};
 use crate::online::{self, client::ClassifyingClient};
@@ -153,14 +154,9 @@ impl<S: Read + Write> Client<S> {
             connection.concern(Some(inference));
             let plan = Arc::clone(&session.plan);
             let mut party = PreparingClient::new(session, workers, inference)?;
-            connection.converse(
-                &offline::messages::list(&plan),
-                &[inference],
-                &mut party,
-                |message, bytes| {
-                    watcher.heard(&plan, message, bytes);
-                },
-            )?;
+            let messages = offline::messages::list(&plan);
+            let heard = |words, bytes| watcher.heard(&plan, words, bytes);
+            connection.converse(&messages, Words::for_client, &[inference], &mut party, heard)?;
             let (prepared, times) = party.finish(records);
             connection.took(times);
             Ok(prepared)
@@ -195,7 +191,7 @@ impl<S: Read + Write> Client<S> {
             let inferences: Vec<_> = batch.iter().map(|(prepared, _)| prepared.inference).collect();
             let mut party = ClassifyingClient::new(&session.plan, workers, batch)?;
             let messages = online::messages::list(&session.plan);
-            connection.converse(&messages, &inferences, &mut party, |_, _| {})?;
+            connection.converse(&messages, Words::for_client, &inferences, &mut party, |_, _| {})?;
             let (answers, times) = party.finish();
             connection.took(times);
             Ok(answers)

@@ -19,7 +19,7 @@ use crypto::domain;
 use crypto::random::{InferenceId, SessionId};
 
 use crate::InferenceError;
-use crate::conversation::{Incoming, Outgoing, Party, Planned, WorkTimes, legs};
+use crate::conversation::{Incoming, Outgoing, Party, Planned, Turn, Words, WorkTimes, legs};
 use crate::transcript::{Kind, Phase, Transcript};
 use frame::{FrameError, FrameKind, HEADER_BYTES, Header, LengthRule, MAGIC, PROTOCOL_VERSION};
 use refusal::Refusal;
@@ -147,32 +147,38 @@ impl<S: Read + Write> Connection<S> {
 
     /// Follows a list of messages, leg by leg: says this party's and hears the peer's, for each inference in turn. Tells
     /// `heard` of each message that came, and how many bytes crossed in this phase so far.
-    pub(crate) fn converse<M>(
+    pub(crate) fn converse<U: Copy, D: Copy, P: Party>(
         &mut self,
-        messages: &[Planned<M>],
+        messages: &[Planned<U, D>],
+        turn: impl Fn(Words<U, D>) -> Turn<P::Said, P::Heard>,
         inferences: &[InferenceId],
-        party: &mut impl Party<M>,
-        mut heard: impl FnMut(&M, u64),
+        party: &mut P,
+        mut heard: impl FnMut(P::Heard, u64),
     ) -> Result<(), InferenceError> {
-        for leg in legs(messages) {
-            let is_ours = leg[0].is_upward == (self.role == Role::Client);
+        for (leg, last) in legs(messages) {
             for (number, inference) in inferences.iter().enumerate() {
                 self.concern(Some(*inference));
-                for message in leg {
-                    if is_ours {
-                        self.begin(message.kind, message.bytes)?;
-                        party.say(number, message, self)?;
-                    } else {
-                        self.expect(message.kind, message.bytes)?;
-                        party.hear(number, message, self)?;
-                        heard(&message.content, self.transcript.bytes(self.phase));
+                for &Planned { words, kind, bytes } in leg {
+                    match turn(words) {
+                        Turn::Say(words) => {
+                            self.begin(kind, bytes)?;
+                            party.say(number, words, self)?;
+                        }
+                        Turn::Hear(words) => {
+                            self.expect(kind, bytes)?;
+                            party.hear(number, words, bytes, self)?;
+                            heard(words, self.transcript.bytes(self.phase));
+                        }
                     }
                 }
             }
-            if is_ours {
-                self.flush()?;
+            match turn(last.words) {
+                Turn::Say(words) => {
+                    self.flush()?;
+                    party.after_saying(words)?;
+                }
+                Turn::Hear(words) => party.after_hearing(words)?,
             }
-            party.pause(leg)?;
         }
         Ok(())
     }

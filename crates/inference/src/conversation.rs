@@ -9,33 +9,66 @@ use std::time::{Duration, Instant};
 use crate::InferenceError;
 use crate::transcript::{Kind, Work};
 
-/// One message that the plan lists.
+/// One message that the plan lists. `U` are the client's words in a phase, `D` the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Planned<M> {
-    /// Which one, in the words of its phase.
-    pub(crate) content: M,
+pub(crate) struct Planned<U, D> {
+    pub(crate) words: Words<U, D>,
     pub(crate) kind: Kind,
-    /// From client to server.
-    pub(crate) is_upward: bool,
     /// The length of its body.
     pub(crate) bytes: usize,
 }
 
-impl<M> Planned<M> {
+/// Whose words a message holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Words<U, D> {
     /// From client to server.
-    pub(crate) fn up(content: M, kind: Kind, bytes: usize) -> Self {
-        Self { content, kind, is_upward: true, bytes }
+    Up(U),
+    /// From server to client.
+    Down(D),
+}
+
+/// What one party does with a message.
+pub(crate) enum Turn<S, H> {
+    Say(S),
+    Hear(H),
+}
+
+impl<U, D> Planned<U, D> {
+    pub(crate) fn up(words: U, kind: Kind, bytes: usize) -> Self {
+        Self { words: Words::Up(words), kind, bytes }
     }
 
-    /// From server to client.
-    pub(crate) fn down(content: M, kind: Kind, bytes: usize) -> Self {
-        Self { content, kind, is_upward: false, bytes }
+    pub(crate) fn down(words: D, kind: Kind, bytes: usize) -> Self {
+        Self { words: Words::Down(words), kind, bytes }
+    }
+
+    pub(crate) fn is_upward(&self) -> bool {
+        matches!(self.words, Words::Up(_))
     }
 }
 
-/// The runs of messages in one direction.
-pub(crate) fn legs<M>(messages: &[Planned<M>]) -> impl Iterator<Item = &[Planned<M>]> {
-    messages.chunk_by(|one, next| one.is_upward == next.is_upward)
+impl<U, D> Words<U, D> {
+    pub(crate) fn for_client(self) -> Turn<U, D> {
+        match self {
+            Self::Up(words) => Turn::Say(words),
+            Self::Down(words) => Turn::Hear(words),
+        }
+    }
+
+    pub(crate) fn for_server(self) -> Turn<D, U> {
+        match self {
+            Self::Up(words) => Turn::Hear(words),
+            Self::Down(words) => Turn::Say(words),
+        }
+    }
+}
+
+/// The runs of messages in one direction, each with its last one.
+pub(crate) fn legs<U, D>(
+    messages: &[Planned<U, D>],
+) -> impl Iterator<Item = (&[Planned<U, D>], &Planned<U, D>)> {
+    let legs = messages.chunk_by(|one, next| one.is_upward() == next.is_upward());
+    legs.filter_map(|leg| leg.last().map(|last| (leg, last)))
 }
 
 /// Where the bytes of a message go. Its pieces are as long as the plan says, together.
@@ -51,26 +84,38 @@ pub(crate) trait Incoming {
     fn piece(&mut self, length: usize) -> Result<Vec<u8>, InferenceError>;
 }
 
-/// One party in one phase, with one inference or several that share every leg.
-pub(crate) trait Party<M> {
+/// One party in one phase, with one inference or several that share every leg. It is given its own words to say and its
+/// peer's to hear, never the other way round.
+pub(crate) trait Party {
+    type Said: Copy;
+    type Heard: Copy;
+
     /// Makes one message of the inference with this number.
     fn say(
         &mut self,
         inference: usize,
-        message: &Planned<M>,
+        words: Self::Said,
         to: &mut dyn Outgoing,
     ) -> Result<(), InferenceError>;
 
-    /// Takes one message of the inference with this number.
+    /// Takes one message of so many bytes, of the inference with this number.
     fn hear(
         &mut self,
         inference: usize,
-        message: &Planned<M>,
+        words: Self::Heard,
+        bytes: usize,
         from: &mut dyn Incoming,
     ) -> Result<(), InferenceError>;
 
-    /// Does what can be done between this leg and the next.
-    fn pause(&mut self, leg: &[Planned<M>]) -> Result<(), InferenceError>;
+    /// Does what can be done while the peer answers a leg that ended with these words.
+    fn after_saying(&mut self, _: Self::Said) -> Result<(), InferenceError> {
+        Ok(())
+    }
+
+    /// Does what has become possible by a leg that ended with these words.
+    fn after_hearing(&mut self, _: Self::Heard) -> Result<(), InferenceError> {
+        Ok(())
+    }
 }
 
 /// What a party spent its time on.

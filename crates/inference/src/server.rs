@@ -24,6 +24,7 @@ pub use crate::stored::server::StoredServer;
 
 use crate::connection::Connection;
 use crate::connection::refusal::{Refusal, RefusalCode};
+use crate::conversation::Words;
 use crate::nonlinear::PreparedServerPart;
 use crate::offline::{self, server::PreparingServer};
 use crate::online::{self, server::ClassifyingServer};
@@ -255,7 +256,7 @@ impl<S: Read + Write> Server<S> {
             connection.concern(Some(inference));
             let messages = offline::messages::list(session.model.plan());
             let mut party = PreparingServer::new(session, workers, inference)?;
-            connection.converse(&messages, &[inference], &mut party, |_, _| {})?;
+            connection.converse(&messages, Words::for_server, &[inference], &mut party, |_, _| {})?;
             let (prepared, times) = party.finish();
             connection.took(times);
             Ok(prepared)
@@ -286,7 +287,7 @@ impl<S: Read + Write> Server<S> {
             let inferences: Vec<_> = batch.iter().map(|prepared| prepared.inference).collect();
             let messages = online::messages::list(model.plan());
             let mut party = ClassifyingServer::new(Arc::clone(model), workers, batch);
-            connection.converse(&messages, &inferences, &mut party, |_, _| {})?;
+            connection.converse(&messages, Words::for_server, &inferences, &mut party, |_, _| {})?;
             connection.took(party.finish());
             Ok(())
         })

@@ -1,6 +1,6 @@
 //! Word of how far the offline phase is, for whoever waits.
 
-use crate::offline::messages::OfflineMessage;
+use crate::offline::messages::ServerWords;
 use crate::plan::Plan;
 
 /// A layer whose offline work is done.
@@ -21,11 +21,11 @@ pub(super) struct Watcher(pub(super) Option<Watch>);
 
 impl Watcher {
     /// A layer is done when its answer came, or its last offer.
-    pub(super) fn heard(&mut self, plan: &Plan, message: &OfflineMessage, bytes: u64) {
-        let done = match *message {
-            OfflineMessage::Answer(job) => Some(plan.job(job).step),
-            OfflineMessage::Offer(part) => plan.part(part).step.filter(|_| plan.part(part).completes_step),
-            _ => None,
+    pub(super) fn heard(&mut self, plan: &Plan, words: ServerWords, bytes: u64) {
+        let done = match words {
+            ServerWords::Answer(job) => Some(plan.job(job).step),
+            ServerWords::Offer(part) => plan.part(part).step.filter(|_| plan.part(part).completes_step),
+            ServerWords::HashKey => None,
         };
         if let (Some(step), Some(watch)) = (done, &mut self.0) {
             watch(Progress { layer: &plan.outline().step(step).name, bytes });

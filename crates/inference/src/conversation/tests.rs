@@ -42,32 +42,37 @@ impl Incoming for &[u8] {
 }
 
 /// Carries every message by hand.
-fn converse<M>(
-    messages: &[Planned<M>],
+fn converse<U: Copy, D: Copy>(
+    messages: &[Planned<U, D>],
     inferences: usize,
-    client: &mut impl Party<M>,
-    server: &mut impl Party<M>,
+    client: &mut impl Party<Said = U, Heard = D>,
+    server: &mut impl Party<Said = D, Heard = U>,
 ) {
-    for leg in legs(messages) {
+    for (leg, last) in legs(messages) {
         for inference in 0..inferences {
             for message in leg {
                 let mut bytes = Vec::new();
                 let mut carried: &[u8];
-                if message.is_upward {
-                    client.say(inference, message, &mut bytes).unwrap();
-                    carried = &bytes;
-                    server.hear(inference, message, &mut carried).unwrap();
-                } else {
-                    server.say(inference, message, &mut bytes).unwrap();
-                    carried = &bytes;
-                    client.hear(inference, message, &mut carried).unwrap();
+                match message.words {
+                    Words::Up(words) => {
+                        client.say(inference, words, &mut bytes).unwrap();
+                        carried = &bytes;
+                        server.hear(inference, words, message.bytes, &mut carried).unwrap();
+                    }
+                    Words::Down(words) => {
+                        server.say(inference, words, &mut bytes).unwrap();
+                        carried = &bytes;
+                        client.hear(inference, words, message.bytes, &mut carried).unwrap();
+                    }
                 }
                 assert_eq!(bytes.len(), message.bytes, "as long as planned");
                 assert!(carried.is_empty(), "heard to its end");
             }
         }
-        client.pause(leg).unwrap();
-        server.pause(leg).unwrap();
+        match last.words {
+            Words::Up(words) => client.after_saying(words).and(server.after_hearing(words)).unwrap(),
+            Words::Down(words) => server.after_saying(words).and(client.after_hearing(words)).unwrap(),
+        }
     }
 }
 

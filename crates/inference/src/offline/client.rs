@@ -12,10 +12,10 @@ use crypto::secret::Secret;
 use network::inference_model::ModelOperation;
 use network::walk::{StepId, ValueId};
 
-use super::messages::OfflineMessage;
+use super::messages::{ClientWords, ServerWords};
 use crate::InferenceError;
 use crate::client::{PreparedClient, ShareRecord};
-use crate::conversation::{Incoming, Outgoing, Party, Planned, WorkTimes};
+use crate::conversation::{Incoming, Outgoing, Party, WorkTimes};
 use crate::labels::{ExpandedLabels, ReceivedLabels};
 use crate::local;
 use crate::nonlinear::{ClientTools, OwnValues, PreparedClientPart};
@@ -211,51 +211,47 @@ impl<'a> PreparingClient<'a> {
     }
 }
 
-impl Party<OfflineMessage> for PreparingClient<'_> {
-    fn say(
-        &mut self,
-        _: usize,
-        message: &Planned<OfflineMessage>,
-        to: &mut dyn Outgoing,
-    ) -> Result<(), InferenceError> {
-        match message.content {
-            OfflineMessage::Request(job) => to.piece(&self.request(job)?),
-            OfflineMessage::Corrections => to.piece(&self.corrections()?),
-            OfflineMessage::Answer(_) | OfflineMessage::HashKey | OfflineMessage::Offer(_) => {
-                unreachable!("the server's words")
-            }
+impl Party for PreparingClient<'_> {
+    type Said = ClientWords;
+    type Heard = ServerWords;
+
+    fn say(&mut self, _: usize, words: ClientWords, to: &mut dyn Outgoing) -> Result<(), InferenceError> {
+        match words {
+            ClientWords::Request(job) => to.piece(&self.request(job)?),
+            ClientWords::Corrections => to.piece(&self.corrections()?),
         }
     }
 
     fn hear(
         &mut self,
         _: usize,
-        message: &Planned<OfflineMessage>,
+        words: ServerWords,
+        bytes: usize,
         from: &mut dyn Incoming,
     ) -> Result<(), InferenceError> {
-        match message.content {
-            OfflineMessage::Answer(job) => self.take_answer(job, &from.piece(message.bytes)?),
-            OfflineMessage::HashKey => {
-                let bytes = from.piece(message.bytes)?;
-                self.key = bytes.first_chunk().map(|bytes| HashKey::from_bytes(*bytes));
-                Ok(())
+        match words {
+            ServerWords::Answer(job) => self.take_answer(job, &from.piece(bytes)?)?,
+            ServerWords::HashKey => {
+                let key = from.piece(bytes)?;
+                self.key = key.first_chunk().map(|key| HashKey::from_bytes(*key));
             }
-            OfflineMessage::Offer(part) => self.accept(part, from),
-            OfflineMessage::Request(_) | OfflineMessage::Corrections => unreachable!("the client's words"),
+            ServerWords::Offer(part) => self.accept(part, from)?,
         }
+        Ok(())
     }
 
-    fn pause(&mut self, leg: &[Planned<OfflineMessage>]) -> Result<(), InferenceError> {
-        match leg.first().map(|message| message.content) {
-            // The server is busy with its answers, and this needs none of them.
-            Some(OfflineMessage::Request(_)) if self.flight == 0 => {
-                self.expanded = Some(self.expand_labels()?);
-            }
-            Some(OfflineMessage::Answer(_)) => {
-                self.flight += 1;
-                self.follow_local_steps()?;
-            }
-            _ => {}
+    fn after_saying(&mut self, words: ClientWords) -> Result<(), InferenceError> {
+        // The server is busy with its answers, and this needs none of them.
+        if matches!(words, ClientWords::Request(_)) && self.flight == 0 {
+            self.expanded = Some(self.expand_labels()?);
+        }
+        Ok(())
+    }
+
+    fn after_hearing(&mut self, words: ServerWords) -> Result<(), InferenceError> {
+        if let ServerWords::Answer(_) = words {
+            self.flight += 1;
+            self.follow_local_steps()?;
         }
         Ok(())
     }

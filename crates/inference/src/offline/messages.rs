@@ -10,15 +10,20 @@ use crate::transcript::Kind;
 /// Bytes of the key of the gate hash.
 const HASH_KEY_BYTES: usize = 16;
 
-/// One message before the image is known.
+/// What the client says before the image is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OfflineMessage {
-    /// The client's encrypted share of what a layer reads.
+pub(crate) enum ClientWords {
+    /// Its encrypted share of what a layer reads.
     Request(JobId),
-    /// Its encrypted share of what the layer makes.
-    Answer(JobId),
-    /// What makes the client's labels those of its bits.
+    /// What makes its labels those of its bits.
     Corrections,
+}
+
+/// What the server says before the image is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerWords {
+    /// The client's encrypted share of what a layer makes.
+    Answer(JobId),
     /// The key of the gate hash.
     HashKey,
     /// Tables or whatever else a nonlinear part needs.
@@ -26,20 +31,20 @@ pub(crate) enum OfflineMessage {
 }
 
 /// All of them, in order.
-pub(crate) fn list(plan: &Plan) -> Vec<Planned<OfflineMessage>> {
+pub(crate) fn list(plan: &Plan) -> Vec<Planned<ClientWords, ServerWords>> {
     let mut list = Vec::new();
     for flight in &plan.schedule().flights[1..] {
         let jobs = || flight.weighted.iter().map(|step| plan.job_at(*step));
         list.extend(jobs().map(|id| {
             Planned::up(
-                OfflineMessage::Request(id),
+                ClientWords::Request(id),
                 Kind::Homomorphic,
                 LinearRequest::length(&plan.job(id).layout),
             )
         }));
         list.extend(jobs().map(|id| {
             Planned::down(
-                OfflineMessage::Answer(id),
+                ServerWords::Answer(id),
                 Kind::Homomorphic,
                 LinearAnswer::length(&plan.job(id).layout),
             )
@@ -47,11 +52,11 @@ pub(crate) fn list(plan: &Plan) -> Vec<Planned<OfflineMessage>> {
     }
     let transfers = plan.transfer_count();
     if transfers > 0 {
-        list.push(Planned::up(OfflineMessage::Corrections, Kind::Transfer, correction_bytes(transfers)));
-        list.push(Planned::down(OfflineMessage::HashKey, Kind::Garbled, HASH_KEY_BYTES));
+        list.push(Planned::up(ClientWords::Corrections, Kind::Transfer, correction_bytes(transfers)));
+        list.push(Planned::down(ServerWords::HashKey, Kind::Garbled, HASH_KEY_BYTES));
         list.extend(plan.parts().iter().enumerate().map(|(index, planned)| {
             let part = &planned.part;
-            Planned::down(OfflineMessage::Offer(PartId(index)), part.kind(), part.bytes().offer)
+            Planned::down(ServerWords::Offer(PartId(index)), part.kind(), part.bytes().offer)
         }));
     }
     list

@@ -8,13 +8,13 @@ use crypto::domain;
 use crypto::garble::hash::{HashCounter, HashKey};
 use crypto::garble::label::Offset;
 use crypto::he::AnswerSecrets;
-use crypto::random::{Direction, InferenceId, Scope, Seed};
+use crypto::random::{Direction, InferenceId, Scope, Seed, SessionId};
 use crypto::ring::{RingVector, RingWidth, Share};
 use network::walk::StepId;
 
-use super::messages::OfflineMessage;
+use super::messages::{ClientWords, ServerWords};
 use crate::InferenceError;
-use crate::conversation::{Incoming, Outgoing, Party, Planned, WorkTimes};
+use crate::conversation::{Incoming, Outgoing, Party, WorkTimes};
 use crate::labels::ZeroLabels;
 use crate::nonlinear::{PreparedServerPart, ServerTools};
 use crate::plan::{JobId, Plan};
@@ -28,7 +28,7 @@ use answering::Answering;
 pub(crate) struct PreparingServer<'a> {
     model: Arc<ServedModel>,
     plan: Arc<Plan>,
-    session: crypto::random::SessionId,
+    session: SessionId,
     inference: InferenceId,
     /// One of its own for each inference: nothing of one helps against another.
     root: Seed,
@@ -103,55 +103,42 @@ impl<'a> PreparingServer<'a> {
 }
 
 /// The scope of what a layer's answer is masked with.
-pub(crate) fn answer_scope(
-    session: crypto::random::SessionId,
-    inference: InferenceId,
-    step: StepId,
-) -> Scope {
+pub(crate) fn answer_scope(session: SessionId, inference: InferenceId, step: StepId) -> Scope {
     let step = super::client::scope_step(step);
     Scope { session, inference, step, direction: Direction::ServerToClient }
 }
 
-impl Party<OfflineMessage> for PreparingServer<'_> {
-    fn say(
-        &mut self,
-        _: usize,
-        message: &Planned<OfflineMessage>,
-        to: &mut dyn Outgoing,
-    ) -> Result<(), InferenceError> {
-        match message.content {
-            OfflineMessage::Answer(job) => self.send_answer(job, to),
-            OfflineMessage::HashKey => to.piece(&self.tools.key.to_bytes()),
-            OfflineMessage::Offer(id) => {
+impl Party for PreparingServer<'_> {
+    type Said = ServerWords;
+    type Heard = ClientWords;
+
+    fn say(&mut self, _: usize, words: ServerWords, to: &mut dyn Outgoing) -> Result<(), InferenceError> {
+        match words {
+            ServerWords::Answer(job) => self.send_answer(job, to),
+            ServerWords::HashKey => to.piece(&self.tools.key.to_bytes()),
+            ServerWords::Offer(id) => {
                 let part = Arc::clone(&self.plan.part(id).part);
                 self.parts.push(part.offer(&mut self.tools, to)?);
                 Ok(())
             }
-            OfflineMessage::Request(_) | OfflineMessage::Corrections => unreachable!("the client's words"),
         }
     }
 
     fn hear(
         &mut self,
         _: usize,
-        message: &Planned<OfflineMessage>,
+        words: ClientWords,
+        bytes: usize,
         from: &mut dyn Incoming,
     ) -> Result<(), InferenceError> {
-        let bytes = from.piece(message.bytes)?;
-        match message.content {
-            OfflineMessage::Request(job) => {
+        let bytes = from.piece(bytes)?;
+        match words {
+            ClientWords::Request(job) => {
                 let scope = answer_scope(self.session, self.inference, self.plan.job(job).step);
                 self.answering.ask(job, bytes, AnswerSecrets::derive(&self.root, &scope));
             }
-            OfflineMessage::Corrections => self.tools.labels.correct(bytes),
-            OfflineMessage::Answer(_) | OfflineMessage::HashKey | OfflineMessage::Offer(_) => {
-                unreachable!("the server's words")
-            }
+            ClientWords::Corrections => self.tools.labels.correct(bytes),
         }
-        Ok(())
-    }
-
-    fn pause(&mut self, _: &[Planned<OfflineMessage>]) -> Result<(), InferenceError> {
         Ok(())
     }
 }

@@ -7,10 +7,10 @@ use crypto::ring::{RingVector, Share};
 use crypto::secret::Secret;
 use network::image::Image;
 
-use super::messages::OnlineMessage;
+use super::messages::{ClientWords, ServerWords};
 use crate::InferenceError;
 use crate::client::{Answer, PreparedClient};
-use crate::conversation::{Incoming, Outgoing, Party, Planned, WorkTimes};
+use crate::conversation::{Incoming, Outgoing, Party, WorkTimes};
 use crate::nonlinear::{OnlineTools, Opened, PreparedClientPart};
 use crate::plan::Plan;
 use crate::workers::Workers;
@@ -79,46 +79,42 @@ impl ClientImage {
     }
 }
 
-impl Party<OnlineMessage> for ClassifyingClient<'_> {
+impl Party for ClassifyingClient<'_> {
+    type Said = ClientWords;
+    type Heard = ServerWords;
+
     fn say(
         &mut self,
         inference: usize,
-        message: &Planned<OnlineMessage>,
+        words: ClientWords,
         to: &mut dyn Outgoing,
     ) -> Result<(), InferenceError> {
         let image = &mut self.images[inference];
-        match message.content {
-            OnlineMessage::Image => to.piece(&image.blinded.to_bytes()),
-            OnlineMessage::Reply(_) => {
-                to.piece(&image.replies.pop_front().expect("each opening made a reply"))
-            }
-            OnlineMessage::Opening(_) | OnlineMessage::Logits => unreachable!("the server's words"),
+        match words {
+            ClientWords::Image => to.piece(&image.blinded.to_bytes()),
+            ClientWords::Reply(_) => to.piece(&image.replies.pop_front().expect("each opening made a reply")),
         }
     }
 
     fn hear(
         &mut self,
         inference: usize,
-        message: &Planned<OnlineMessage>,
+        words: ServerWords,
+        bytes: usize,
         from: &mut dyn Incoming,
     ) -> Result<(), InferenceError> {
         let Self { plan, workers, images, times, frame } = self;
         let image = &mut images[inference];
-        match message.content {
-            OnlineMessage::Opening(_) => {
+        match words {
+            ServerWords::Opening(_) => {
                 let part = image.parts.pop_front().expect("every part was prepared");
                 match part.open(from, &mut OnlineTools { workers, times, frame })? {
                     Opened::Reply(reply) => image.replies.push_back(reply),
                     Opened::Class(class) => image.answer = Some(Answer::Class(class)),
                 }
             }
-            OnlineMessage::Logits => image.answer = Some(image.add_up(plan, &from.piece(message.bytes)?)?),
-            OnlineMessage::Image | OnlineMessage::Reply(_) => unreachable!("the client's words"),
+            ServerWords::Logits => image.answer = Some(image.add_up(plan, &from.piece(bytes)?)?),
         }
-        Ok(())
-    }
-
-    fn pause(&mut self, _: &[Planned<OnlineMessage>]) -> Result<(), InferenceError> {
         Ok(())
     }
 }

@@ -5,32 +5,37 @@ use crate::plan::{PartId, Plan};
 use crate::stored::packed_bytes;
 use crate::transcript::Kind;
 
-/// One message after the image is known.
+/// What the client says after the image is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnlineMessage {
+pub(crate) enum ClientWords {
     /// The blinded image.
     Image,
-    /// What the server says of its share at a nonlinear part.
-    Opening(PartId),
-    /// What the client makes of it.
+    /// What it makes of an opening.
     Reply(PartId),
-    /// The server's share of the logits.
+}
+
+/// What the server says after the image is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerWords {
+    /// What the client needs of its share at a nonlinear part.
+    Opening(PartId),
+    /// Its share of the logits.
     Logits,
 }
 
 /// All of them, in order.
-pub(crate) fn list(plan: &Plan) -> Vec<Planned<OnlineMessage>> {
+pub(crate) fn list(plan: &Plan) -> Vec<Planned<ClientWords, ServerWords>> {
     let outline = plan.outline();
     let (image, logits) = (outline.input.scalars() as usize, outline.classes);
     let image = packed_bytes(plan.image_width(), image);
-    let mut list = vec![Planned::up(OnlineMessage::Image, Kind::Values, image)];
+    let mut list = vec![Planned::up(ClientWords::Image, Kind::Values, image)];
     let opening = |id: PartId| {
         let part = &plan.part(id).part;
-        Planned::down(OnlineMessage::Opening(id), part.kind(), part.bytes().opening)
+        Planned::down(ServerWords::Opening(id), part.kind(), part.bytes().opening)
     };
     let reply = |id: PartId| {
         let part = &plan.part(id).part;
-        Planned::up(OnlineMessage::Reply(id), part.kind(), part.bytes().reply)
+        Planned::up(ClientWords::Reply(id), part.kind(), part.bytes().reply)
     };
     for parts in plan.rounds() {
         list.extend(parts.clone().map(opening));
@@ -38,7 +43,7 @@ pub(crate) fn list(plan: &Plan) -> Vec<Planned<OnlineMessage>> {
     }
     list.push(match plan.argmax() {
         Some(argmax) => opening(argmax),
-        None => Planned::down(OnlineMessage::Logits, Kind::Values, packed_bytes(plan.answer_width(), logits)),
+        None => Planned::down(ServerWords::Logits, Kind::Values, packed_bytes(plan.answer_width(), logits)),
     });
     list
 }

@@ -10,9 +10,9 @@ use crypto::secret::Secret;
 use network::inference_model::{ModelOperation, OperationRole};
 use network::walk::{StepId, ValueId};
 
-use super::messages::OnlineMessage;
+use super::messages::{ClientWords, ServerWords};
 use crate::InferenceError;
-use crate::conversation::{Incoming, Outgoing, Party, Planned, WorkTimes};
+use crate::conversation::{Incoming, Outgoing, Party, WorkTimes};
 use crate::local;
 use crate::nonlinear::{OnlineTools, PreparedServerPart, WaitingServerPart};
 use crate::plan::{PartId, Plan};
@@ -186,46 +186,48 @@ fn split(values: &Share, parts: usize) -> Vec<RingVector> {
         .collect()
 }
 
-impl Party<OnlineMessage> for ClassifyingServer<'_> {
+impl Party for ClassifyingServer<'_> {
+    type Said = ServerWords;
+    type Heard = ClientWords;
+
     fn say(
         &mut self,
         inference: usize,
-        message: &Planned<OnlineMessage>,
+        words: ServerWords,
         to: &mut dyn Outgoing,
     ) -> Result<(), InferenceError> {
-        match message.content {
-            OnlineMessage::Opening(part) => self.open(inference, part, to),
-            OnlineMessage::Logits => {
+        match words {
+            ServerWords::Opening(part) => self.open(inference, part, to),
+            ServerWords::Logits => {
                 // Only the upper bits: what the client gets is rounded by its own share, at no cost.
                 let outline = self.model.plan().outline();
                 let logits = self.images[inference].shares.of(outline.output());
                 to.piece(&logits.without_low_bits(outline.logit_drop)?.to_bytes())
             }
-            OnlineMessage::Image | OnlineMessage::Reply(_) => unreachable!("the client's words"),
         }
     }
 
     fn hear(
         &mut self,
         inference: usize,
-        message: &Planned<OnlineMessage>,
+        words: ClientWords,
+        bytes: usize,
         from: &mut dyn Incoming,
     ) -> Result<(), InferenceError> {
-        match message.content {
-            OnlineMessage::Image => {
+        match words {
+            ClientWords::Image => {
                 let plan = self.model.plan();
                 let (width, count) = (plan.image_width(), plan.outline().input.scalars() as usize);
-                let image = RingVector::from_bytes(width, count, &from.piece(message.bytes)?)?;
+                let image = RingVector::from_bytes(width, count, &from.piece(bytes)?)?;
                 self.images[inference].shares.set(ValueId::IMAGE, image);
                 Ok(())
             }
-            OnlineMessage::Reply(part) => self.take_reply(inference, part, from),
-            OnlineMessage::Opening(_) | OnlineMessage::Logits => unreachable!("the server's words"),
+            ClientWords::Reply(part) => self.take_reply(inference, part, from),
         }
     }
 
-    fn pause(&mut self, leg: &[Planned<OnlineMessage>]) -> Result<(), InferenceError> {
-        // After the image, and after the replies of each round.
-        if leg.first().is_some_and(|message| message.is_upward) { self.follow_local_steps() } else { Ok(()) }
+    /// The image, or the replies of a round.
+    fn after_hearing(&mut self, _: ClientWords) -> Result<(), InferenceError> {
+        self.follow_local_steps()
     }
 }

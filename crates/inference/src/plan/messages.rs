@@ -27,9 +27,8 @@ impl PlannedMessage {
         HEADER_BYTES + self.bytes
     }
 
-    fn of<M>(phase: Phase, message: &Planned<M>) -> Self {
-        let Planned { kind, is_upward, bytes, .. } = *message;
-        Self { phase, kind, is_upward, bytes }
+    fn of<U, D>(phase: Phase, message: &Planned<U, D>) -> Self {
+        Self { phase, kind: message.kind, is_upward: message.is_upward(), bytes: message.bytes }
     }
 }
 

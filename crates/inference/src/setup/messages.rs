@@ -207,7 +207,7 @@ const fn reveal_of(byte: u8) -> Result<Reveal, HelloError> {
 }
 
 /// All messages of the set-up, in order.
-pub(crate) fn list(plan: &Plan) -> Vec<Planned<()>> {
+pub(crate) fn list(plan: &Plan) -> Vec<Planned<(), ()>> {
     let up = |bytes| Planned::up((), Kind::SetUp, bytes);
     let down = |bytes| Planned::down((), Kind::SetUp, bytes);
     let outline = plan.outline().to_bytes().len();

@@ -45,11 +45,11 @@ impl ReceiverSetup {
 ///
 /// ```
 /// fn moves_to_a_thread<State: Send>() {}
-/// moves_to_a_thread::<crypto::ot::extension::CorrelatedReceiver>();
+/// moves_to_a_thread::<sordino_crypto::ot::extension::CorrelatedReceiver>();
 /// ```
 /// ```compile_fail,E0277
 /// fn has_a_second_copy<State: Clone>() {}
-/// has_a_second_copy::<crypto::ot::extension::CorrelatedReceiver>();
+/// has_a_second_copy::<sordino_crypto::ot::extension::CorrelatedReceiver>();
 /// ```
 pub struct CorrelatedReceiver {
     engine: Arc<Engine>,
@@ -90,7 +90,7 @@ impl CorrelatedReceiver {
 ///
 /// ```compile_fail,E0277
 /// fn has_a_second_copy<Chunk: Clone>() {}
-/// has_a_second_copy::<crypto::ot::extension::ReceiverChunk>();
+/// has_a_second_copy::<sordino_crypto::ot::extension::ReceiverChunk>();
 /// ```
 pub struct ReceiverChunk {
     engine: Arc<Engine>,
@@ -156,7 +156,7 @@ impl ReceiverChunk {
 ///
 /// ```compile_fail,E0277
 /// fn has_a_second_copy<Chunk: Clone>() {}
-/// has_a_second_copy::<crypto::ot::extension::ExpandedChunk>();
+/// has_a_second_copy::<sordino_crypto::ot::extension::ExpandedChunk>();
 /// ```
 pub struct ExpandedChunk {
     sums: Corrections,

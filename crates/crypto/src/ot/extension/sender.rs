@@ -50,11 +50,11 @@ struct Keys {
 ///
 /// ```
 /// fn moves_to_a_thread<State: Send>() {}
-/// moves_to_a_thread::<crypto::ot::extension::CorrelatedSender>();
+/// moves_to_a_thread::<sordino_crypto::ot::extension::CorrelatedSender>();
 /// ```
 /// ```compile_fail,E0277
 /// fn has_a_second_copy<State: Clone>() {}
-/// has_a_second_copy::<crypto::ot::extension::CorrelatedSender>();
+/// has_a_second_copy::<sordino_crypto::ot::extension::CorrelatedSender>();
 /// ```
 pub struct CorrelatedSender {
     keys: Arc<Keys>,
@@ -102,7 +102,7 @@ impl CorrelatedSender {
 ///
 /// ```compile_fail,E0277
 /// fn has_a_second_copy<Chunk: Clone>() {}
-/// has_a_second_copy::<crypto::ot::extension::SenderChunk>();
+/// has_a_second_copy::<sordino_crypto::ot::extension::SenderChunk>();
 /// ```
 pub struct SenderChunk {
     keys: Arc<Keys>,

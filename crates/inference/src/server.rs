@@ -176,8 +176,8 @@ pub struct PreparedServer {
     pub(crate) made_for: Digest,
     pub(crate) session: SessionId,
     pub(crate) inference: InferenceId,
-    /// Where its masks come from. Known to the server only.
-    pub(crate) root: Seed,
+    /// Where its masks come from, and nothing else of this inference. Known to the server only.
+    pub(crate) masks_root: Seed,
     /// That of the session that made it: labels of two sessions never share one. Known to the server only.
     pub(crate) offset: Arc<Offset>,
     /// Masks of the linear layers' answers, in the rings of their outputs. Known to the server only.

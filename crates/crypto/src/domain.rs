@@ -65,6 +65,8 @@ domains! {
     BLIND = "blind";
     /// The server's one-time masks of a linear layer's answer.
     HE_MASK = "he answer mask";
+    /// The seed that the masks of one inference come from, which a server may store.
+    MASKS_ROOT = "root of answer masks";
     /// The fresh encryption of zero in a linear layer's answer.
     HE_ZERO = "he encryption of zero";
     /// The client's RLWE secret key.
@@ -95,6 +97,10 @@ domains! {
     STORE_TOKEN = "store token";
     /// Whether a key is the one of a store.
     STORE_KEY_CHECK = "store key check";
+    /// The salt of one model's commitment, from a key that several servers share.
+    SHARED_SALT = "shared salt of a commitment";
+    /// The seed of the certificate that several servers share.
+    SHARED_IDENTITY = "shared identity seed";
     /// The key of a file of prepared inferences.
     PREPARED_FILE = "prepared file key";
 }

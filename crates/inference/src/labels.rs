@@ -65,10 +65,10 @@ pub(crate) struct ReceivedLabels {
 
 impl ReceivedLabels {
     /// The next labels; the padding to whole bytes behind them is passed over.
-    pub(crate) fn take(&mut self, count: usize) -> Vec<WireLabel> {
+    pub(crate) fn take(&mut self, count: usize) -> Secret<Vec<WireLabel>> {
         let labels = &self.labels.expose()[self.position..][..count];
         self.position += count.next_multiple_of(8);
-        labels.iter().map(|label| WireLabel::from(*label)).collect()
+        Secret::new(labels.iter().map(|label| WireLabel::from(*label)).collect())
     }
 }
 
@@ -80,13 +80,13 @@ pub(crate) struct ZeroLabels<'a> {
     corrected: usize,
     transfers: usize,
     workers: &'a Workers,
-    batch: Vec<u128>,
+    batch: Secret<Vec<u128>>,
     position: usize,
 }
 
 impl<'a> ZeroLabels<'a> {
     pub(crate) fn new(sender: &'a mut CorrelatedSender, transfers: usize, workers: &'a Workers) -> Self {
-        let (corrections, batch) = (Vec::new(), Vec::new());
+        let (corrections, batch) = (Vec::new(), Secret::new(Vec::new()));
         Self { sender, corrections, corrected: 0, transfers, workers, batch, position: 0 }
     }
 
@@ -96,17 +96,19 @@ impl<'a> ZeroLabels<'a> {
     }
 
     /// The next labels; the padding to whole bytes behind them is passed over.
-    pub(crate) fn take(&mut self, count: usize) -> Result<Vec<WireLabel>, InferenceError> {
-        let mut labels = Vec::with_capacity(count);
+    pub(crate) fn take(&mut self, count: usize) -> Result<Secret<Vec<WireLabel>>, InferenceError> {
+        // Its room is made once, so that no unwiped copy stays behind.
+        let mut labels = Secret::new(Vec::with_capacity(count));
         let padded = count.next_multiple_of(8);
         let mut taken = 0;
         while taken < padded {
-            if self.position == self.batch.len() {
+            if self.position == self.batch.expose().len() {
                 self.refill()?;
             }
-            let available = (self.batch.len() - self.position).min(padded - taken);
+            let batch = &self.batch.expose()[self.position..];
+            let available = batch.len().min(padded - taken);
             let wanted = available.min(count.saturating_sub(taken));
-            labels.extend(self.batch[self.position..][..wanted].iter().map(|label| WireLabel::from(*label)));
+            labels.expose_mut().extend(batch[..wanted].iter().map(|label| WireLabel::from(*label)));
             self.position += available;
             taken += available;
         }
@@ -119,10 +121,10 @@ impl<'a> ZeroLabels<'a> {
         let counts: Vec<usize> = batches(self.transfers).take(self.workers.threads()).collect();
         let total = counts.iter().sum();
         self.transfers -= total;
-        self.batch.resize(total, 0);
+        self.batch = Secret::new(vec![0; total]);
         self.position = 0;
         let mut items = Vec::with_capacity(counts.len());
-        for (count, labels) in counts.into_iter().zip(self.batch.chunks_mut(BATCH)) {
+        for (count, labels) in counts.into_iter().zip(self.batch.expose_mut().chunks_mut(BATCH)) {
             let length = Corrections::byte_length(count);
             let bytes = &self.corrections[self.corrected..][..length];
             self.corrected += length;
@@ -132,11 +134,5 @@ impl<'a> ZeroLabels<'a> {
             chunk.extend_into(&Corrections::from_bytes(labels.len(), bytes)?, labels)
         })?;
         Ok(())
-    }
-}
-
-impl Drop for ZeroLabels<'_> {
-    fn drop(&mut self) {
-        zeroize::Zeroize::zeroize(&mut self.batch);
     }
 }

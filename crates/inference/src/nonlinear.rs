@@ -34,6 +34,7 @@ use crypto::garble::hash::{HashCounter, HashKey};
 use crypto::garble::label::{Offset, WireLabel};
 use crypto::random::Generator;
 use crypto::ring::RingVector;
+use crypto::secret::Secret;
 use network::inference_model::{ModelOutline, ModelStep};
 
 use crate::InferenceError;
@@ -134,7 +135,7 @@ pub(crate) struct ClientTools<'a> {
 }
 
 impl ClientTools<'_> {
-    pub(crate) fn take_labels(&mut self, count: usize) -> Vec<WireLabel> {
+    pub(crate) fn take_labels(&mut self, count: usize) -> Secret<Vec<WireLabel>> {
         self.labels.take(count)
     }
 }

@@ -176,8 +176,8 @@ pub struct PreparedServer {
     pub(crate) made_for: Digest,
     pub(crate) session: SessionId,
     pub(crate) inference: InferenceId,
-    /// Where its masks come from. Known to the server only.
-    pub(crate) root: Seed,
+    /// Where its masks come from, and nothing else of this inference. Known to the server only.
+    pub(crate) masks_root: Seed,
     /// That of the session that made it: labels of two sessions never share one. Known to the server only.
     pub(crate) offset: Arc<Offset>,
     /// Masks of the linear layers' answers, in the rings of their outputs. Known to the server only.
@@ -189,7 +189,7 @@ impl PreparedServer {
     /// What all its masks come from. It is the server's secret: for tests and benchmarks that compare with the reference
     /// ([`crate::verify::ProtocolCoins`]).
     pub fn mask_seed(&self) -> Seed {
-        Seed::from_bytes(*self.root.expose())
+        Seed::from_bytes(*self.masks_root.expose())
     }
 }
 

@@ -13,7 +13,7 @@ use std::thread;
 use crypto::random::Seed;
 use network::freeze::{FreezeOptions, freeze};
 use network::image::Image;
-use network::inference_model::InferenceModel;
+use network::inference_model::{InferenceModel, ModelOperation};
 use network::mask::{ActivationMask, Bits, SiteMask};
 use network::reference;
 use network::spec::NetworkSpec;
@@ -191,6 +191,42 @@ fn dropped_relus_of_every_kind() {
     let linear =
         (1..=4).try_fold(drop_stem_relus(&spec).unwrap(), |spec, stage| cull_stage(&spec, StageIndex(stage)));
     assert_private_equals_reference("no ReLU at all", &frozen(&linear.unwrap(), None, 5));
+}
+
+/// The same model with ranges that are too narrow by so many bits. Rings stay as they are: wider than these ranges need,
+/// as if another reader needed that.
+fn with_narrow_ranges(model: &InferenceModel, bits: u32) -> InferenceModel {
+    let mut outline = model.outline().clone();
+    for step in &mut outline.steps {
+        match &mut step.operation {
+            ModelOperation::Activate { width, shift, ceiling, .. } => {
+                *width = width.saturating_sub(bits).max(*shift + 2);
+                let room = (1 << (*width - 1 - *shift)) - 1;
+                *ceiling = ceiling.map(|ceiling| ceiling.min(room));
+            }
+            ModelOperation::Maximum { width, .. } => *width = width.saturating_sub(bits).max(2),
+            _ => {}
+        }
+    }
+    InferenceModel::new(outline, model.layers().to_vec()).unwrap()
+}
+
+#[test]
+fn values_outside_of_their_ranges_wrap_as_in_the_reference() {
+    let spec = build("resnet10:m=4", 16);
+    let clipped = scale_channels(&build("mobilenetv2:clip=yes", 32), 0.125).unwrap();
+    let pooled = build("vgg11:c=4,hidden=16", 32);
+    let networks = [(spec, 12), (clipped, 13), (pooled, 14)];
+    for (number, (spec, seed)) in networks.into_iter().enumerate() {
+        let model = frozen(&spec, Some(&mixed_mask(&spec)), seed);
+        for bits in [1, 3, 7] {
+            let narrow = with_narrow_ranges(&model, bits);
+            let image = Image::random(model.outline().input, 77);
+            let [right, wrong] = [&model, &narrow].map(|model| reference::run(model, &image).unwrap());
+            assert!(bits == 1 || right != wrong, "network {number} less {bits} bits stays in its ranges");
+            assert_private_equals_reference(&format!("network {number} less {bits} bits"), &narrow);
+        }
+    }
 }
 
 #[test]

@@ -9,6 +9,9 @@ mod support;
 use std::sync::Arc;
 use std::thread;
 
+use crypto::domain;
+use crypto::garble::hash::HashKey;
+use crypto::random::{Direction, InferenceId, Scope, Seed, SessionId};
 use crypto::secret::Secret;
 use network::image::Image;
 use network::inference_model::InferenceModel;
@@ -20,7 +23,7 @@ use sordino_inference::server::{ServedModel, Server, StoredServer, WeightMemory}
 use sordino_inference::stored::StoredError;
 use sordino_inference::verify::ProtocolCoins;
 
-use support::{served, tiny_model};
+use support::{Wire, served, tiny_model};
 
 type Bytes = Secret<Vec<u8>>;
 
@@ -76,6 +79,32 @@ fn material_revived_over_another_connection_gives_the_reference_bit_for_bit() {
     let image = Image::random(model.outline().input, 5);
     let answers = revive(&served, vec![(client, server)], std::slice::from_ref(&image));
     assert_eq!(answers, [Answer::Logits(reference::run_with(&model, &image, &coins).unwrap())]);
+}
+
+#[test]
+fn what_is_stored_does_not_give_the_rest_of_the_inference_away() {
+    let model = tiny_model();
+    let served = served(&model);
+    let (client_end, server_end) = memory_pair();
+    let (wire, sent) = Wire::new(server_end, None);
+    let own = Arc::clone(&served);
+    let server = thread::spawn(move || {
+        let mut server = Server::accept(Connection::new(wire, Role::Server), own, b"").unwrap();
+        server.prepare().unwrap().into_stored().into_bytes()
+    });
+    let mut client = Client::connect(Connection::new(client_end, Role::Client), Reveal::Logits, b"").unwrap();
+    client.prepare().unwrap();
+    let stored = server.join().unwrap();
+    // Behind magic, version and what it was made for: session, inference, seed.
+    let (session, rest) = stored.expose()[44..].split_first_chunk::<32>().unwrap();
+    let (inference, rest) = rest.split_first_chunk::<16>().unwrap();
+    let seed = Seed::from_bytes(*rest.first_chunk().unwrap());
+    let (session, inference) = (SessionId(*session), InferenceId(*inference));
+    let scope = Scope { session, inference, step: 0, direction: Direction::ServerToClient };
+    // The key of the gate hash crosses in the clear. Who finds it by the stored seed has the root of all labels, too.
+    let key = HashKey::random(&mut seed.derive(domain::GARBLE_HASH_KEY, &scope).generator()).to_bytes();
+    let sent = sent.lock().unwrap();
+    assert!(!sent.windows(key.len()).any(|bytes| bytes == key), "the stored seed is the inference's root");
 }
 
 #[test]

@@ -160,6 +160,15 @@ pub enum ModelOperation {
     },
 }
 
+impl ModelOperation {
+    /// The ring in which an `Activate` of this width computes at positions without ReLU: one bit more makes the most
+    /// significant one known. The ring of the value that it reads is at least as wide, and wider where another step that
+    /// reads it needs that.
+    pub fn truncation_ring(width: u32) -> u32 {
+        width.saturating_add(1)
+    }
+}
+
 /// The shape of a linear layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinearGeometry {

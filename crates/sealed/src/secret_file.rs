@@ -11,6 +11,9 @@ use crypto::secret::Secret;
 /// Length of a key in bytes; its file holds twice as many hexadecimal digits and a line end.
 pub const KEY_BYTES: usize = 32;
 
+/// What is read of a private key at most.
+const MAX_PEM_BYTES: usize = 1 << 16;
+
 /// A key or secret file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretFileError {
@@ -134,6 +137,24 @@ pub fn expect_private(file: &File, path: &Path) -> Result<(), SecretFileError> {
     Err(SecretFileError::Permissions { path: path.to_owned(), mode })
 }
 
+/// Reads a private key (PEM) that somebody else's tool wrote. Others may not read it; the group may where root owns it, as
+/// packages of certificates do.
+///
+/// # Errors
+/// When others may read it, or the system refuses.
+pub fn read_private_pem(path: &Path) -> Result<Secret<Vec<u8>>, SecretFileError> {
+    let file = File::open(path).map_err(failing("open", path))?;
+    let found = file.metadata().map_err(failing("look at", path))?;
+    let mode = found.mode() & 0o777;
+    let allowed = if found.uid() == 0 { 0o740 } else { 0o700 };
+    if found.is_file() && mode & !allowed != 0 {
+        return Err(SecretFileError::Permissions { path: path.to_owned(), mode });
+    }
+    let mut pem = Secret::new(Vec::with_capacity(MAX_PEM_BYTES));
+    file.take(MAX_PEM_BYTES as u64).read_to_end(pem.expose_mut()).map_err(failing("read", path))?;
+    Ok(pem)
+}
+
 /// Makes a new or renamed entry of a folder durable.
 ///
 /// # Errors
@@ -174,6 +195,23 @@ mod tests {
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1, "no draft stays behind");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         assert!(matches!(read_key(&path), Err(SecretFileError::Permissions { mode: 0o640, .. })));
+    }
+
+    #[test]
+    fn a_private_pem_that_others_may_read_is_refused_with_the_cure() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("server.key");
+        write_private(&path, b"-----BEGIN PRIVATE KEY-----").unwrap();
+        assert_eq!(read_private_pem(&path).unwrap().expose(), b"-----BEGIN PRIVATE KEY-----");
+        let set = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        for mode in [0o644, 0o604, 0o620, 0o602] {
+            set(mode);
+            let error = read_private_pem(&path).unwrap_err().to_string();
+            assert!(error.contains(&format!("mode {mode:o}")) && error.contains("chmod 600"), "{error}");
+        }
+        set(0o640);
+        let is_root = fs::metadata(&path).unwrap().uid() == 0;
+        assert_eq!(read_private_pem(&path).is_ok(), is_root, "a group may read what root owns");
     }
 
     #[test]

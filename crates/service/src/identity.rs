@@ -1,15 +1,18 @@
 //! What a server is known by across restarts: the certificate made on first start, and the salt of its commitments.
 //!
-//! Both lie in the state folder, readable by their owner alone.
+//! Both lie in the state folder, readable by their owner alone. Servers that clients take for one have to have the same:
+//! then both are derived from one key file, of which each of them has a copy.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use crypto::domain;
 use crypto::random::{Seed, SystemRandomError};
 use crypto::secret::Secret;
 use inference::connection::{Identity, TlsError};
-use sealed::secret_file::{SecretFileError, failing, make_private};
+use sealed::seal::derive_key;
+use sealed::secret_file::{SecretFileError, expect_private, failing, make_private, read_or_make_key};
 
 /// The longest file that is read here.
 const MAX_BYTES: u64 = 1 << 20;
@@ -62,7 +65,31 @@ pub fn load_or_make(folder: &Path) -> Result<Identity, IdentityError> {
     Identity::from_pem(pem.expose()).map_err(|_| IdentityError::Damaged { path })
 }
 
-/// The secret salt for the commitment to one model's weights.
+/// The key that several servers share: read, or made on the first start of the first of them.
+///
+/// # Errors
+/// When the file cannot be read or written, others may read it, or it holds no key.
+pub fn load_or_make_shared_key(path: &Path) -> Result<Secret<[u8; 32]>, IdentityError> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(failing("make", folder))?;
+    }
+    Ok(read_or_make_key(path)?)
+}
+
+/// The certificate of all servers that share this key.
+///
+/// # Errors
+/// When none can be made of it.
+pub fn shared(key: &Secret<[u8; 32]>) -> Result<Identity, IdentityError> {
+    Ok(Identity::from_seed(&derive_key(domain::SHARED_IDENTITY, key.expose(), b""))?)
+}
+
+/// The secret salt for the commitment to one model's weights, of all servers that share this key.
+pub fn shared_salt(key: &Secret<[u8; 32]>, model: &str) -> Secret<[u8; 32]> {
+    derive_key(domain::SHARED_SALT, key.expose(), model.as_bytes())
+}
+
+/// The secret salt for the commitment to one model's weights, of this server alone.
 ///
 /// # Errors
 /// When the file cannot be read or written.
@@ -91,12 +118,13 @@ fn read_or_make(
 }
 
 fn read(path: &Path) -> Result<Option<Secret<Vec<u8>>>, SecretFileError> {
-    let mut bytes = Secret::new(Vec::new());
-    match File::open(path) {
+    let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        file => file.and_then(|file| file.take(MAX_BYTES).read_to_end(bytes.expose_mut())),
-    }
-    .map_err(failing("read", path))?;
+        file => file.map_err(failing("open", path))?,
+    };
+    expect_private(&file, path)?;
+    let mut bytes = Secret::new(Vec::new());
+    file.take(MAX_BYTES).read_to_end(bytes.expose_mut()).map_err(failing("read", path))?;
     Ok(Some(bytes))
 }
 
@@ -118,8 +146,26 @@ mod tests {
             let mode = fs::metadata(folder.join(name)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600, "{name}");
         }
+        fs::set_permissions(folder.join("salt"), fs::Permissions::from_mode(0o640)).unwrap();
+        let error = load_or_make_salt(&folder, "a").err().unwrap();
+        assert!(error.to_string().contains("chmod 600"), "{error}");
         fs::write(folder.join("identity.pem"), "nothing").unwrap();
         let error = load_or_make(&folder).err().unwrap();
         assert!(error.to_string().contains("damaged"), "{error}");
+    }
+    #[test]
+    fn servers_with_copies_of_one_key_are_known_by_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("cluster/key");
+        let first = load_or_make_shared_key(&path).unwrap();
+        let copy = folder.path().join("copy");
+        fs::copy(&path, &copy).unwrap();
+        let second = load_or_make_shared_key(&copy).unwrap();
+        assert_eq!(shared(&first).unwrap().fingerprint(), shared(&second).unwrap().fingerprint());
+        assert_eq!(shared_salt(&first, "a").expose(), shared_salt(&second, "a").expose());
+        assert_ne!(shared_salt(&first, "a").expose(), shared_salt(&first, "b").expose());
+        let other = load_or_make_shared_key(&folder.path().join("other")).unwrap();
+        assert_ne!(shared(&first).unwrap().fingerprint(), shared(&other).unwrap().fingerprint());
+        assert_ne!(shared_salt(&first, "a").expose(), shared_salt(&other, "a").expose());
     }
 }

@@ -52,17 +52,20 @@ impl Settings {
     /// When one of them cannot be served.
     pub fn load_models(&self) -> Result<BTreeMap<ModelName, Arc<ServedModel>>, ModelError> {
         let state = self.state();
+        let shared = self.shared_key().map(identity::load_or_make_shared_key).transpose()?;
         let mut room = self.weight_memory.map(|size| size.0);
         let mut models = BTreeMap::new();
         for (name, path) in &self.models {
             let unusable = |source| ModelError::File { path: path.clone(), source };
             let model = InferenceModel::load(path).map_err(unusable)?;
             let memory = room.map_or(WeightMemory::Everything, |room| WeightMemory::AtMost(room as usize));
-            let served = match &state {
-                Some(folder) => {
-                    let salt = identity::load_or_make_salt(folder, name)?;
-                    ServedModel::with_salt(&model, self.reveal(), memory, salt.expose())
-                }
+            let salt = match (&shared, &state) {
+                (Some(key), _) => Some(identity::shared_salt(key, name)),
+                (None, Some(folder)) => Some(identity::load_or_make_salt(folder, name)?),
+                (None, None) => None,
+            };
+            let served = match salt {
+                Some(salt) => ServedModel::with_salt(&model, self.reveal(), memory, salt.expose()),
                 None => ServedModel::new(&model, self.reveal(), memory),
             };
             let served = served.map_err(|source| ModelError::Unserved { path: path.clone(), source })?;
@@ -73,5 +76,40 @@ impl Settings {
             models.insert(name, Arc::new(served));
         }
         Ok(models)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use network::freeze::{FreezeOptions, freeze};
+    use network::image::Image;
+    use network::weights::FloatWeights;
+    use network::zoo;
+
+    /// A client that prepared at one server asks another for the same agreement.
+    #[test]
+    fn servers_that_share_a_key_make_the_same_commitments() {
+        let folder = tempfile::tempdir().unwrap();
+        let spec = zoo::build("resnet20:m=2,depths=1+1+1", 8, 10).unwrap();
+        let images = [Image::random(spec.draft().input, 1)];
+        let weights = FloatWeights::random(&spec, 1);
+        let model = freeze(&spec, &weights, None, &images, &FreezeOptions::default()).unwrap().0;
+        let path = folder.path().join("small.sordino");
+        model.save(&path).unwrap();
+        let commitment = |state: &str, key: Option<&str>| {
+            let settings = Settings {
+                state: Some(folder.path().join(state)),
+                store_key: key.map(|key| folder.path().join(key)),
+                models: [("small".to_owned(), path.clone())].into(),
+                ..Settings::default()
+            };
+            let models = settings.load_models().unwrap();
+            models.values().next().unwrap().agreement().commitment
+        };
+        assert_eq!(commitment("a", Some("key")), commitment("b", Some("key")));
+        assert_ne!(commitment("a", Some("key")), commitment("a", Some("other")));
+        assert_eq!(commitment("a", None), commitment("a", None));
+        assert_ne!(commitment("a", None), commitment("b", None), "each has a salt of its own");
     }
 }

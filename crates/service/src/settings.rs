@@ -19,16 +19,15 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crypto::secret::Secret;
 use inference::connection::DEFAULT_PORT;
 use inference::connection::{CertifiedKey, TlsAcceptor};
 use inference::plan::Reveal;
-use sealed::secret_file::{SecretFileError, failing};
+use sealed::secret_file::{SecretFileError, failing, read_private_pem};
 use serde::Deserialize;
 
 use crate::identity;
 use crate::limits::{ByteSize, Limits};
-use crate::store::{StoreLocation, StoreOptions};
+use crate::store::{StoreJoin, StoreLocation, StoreOptions};
 
 pub use error::SettingsError;
 
@@ -54,6 +53,9 @@ pub struct Settings {
     /// Serve only clients with a certificate of these authorities (PEM).
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
     pub client_ca: Option<PathBuf>,
+    /// A key that several servers share, made on first start: certificate, salt and the store's key come from it.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
+    pub cluster_key: Option<PathBuf>,
     /// The folder for what survives restarts: own certificate, salt of commitments.
     #[cfg_attr(feature = "clap", arg(long, value_name = "FOLDER"))]
     pub state: Option<PathBuf>,
@@ -96,13 +98,16 @@ pub struct Settings {
     /// Where prepared inferences are kept: a file, a postgres:// address, or none [default: a file in the state folder].
     #[cfg_attr(feature = "clap", arg(long, value_name = "PLACE"))]
     pub store: Option<String>,
-    /// The key that seals them, made on first start; servers that share a store share it [default: in the state folder].
+    /// The key that seals them, made on first start [default: the cluster's key, or a file in the state folder].
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
     pub store_key: Option<PathBuf>,
     /// What this machine remembers of the store; keep it out of the store's backups [default: in the state folder].
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
     pub store_witness: Option<PathBuf>,
-    /// Seconds that a prepared inference may wait for its image [default: 86400].
+    /// What becomes of waiting inferences when a machine comes that the store does not know [default: it is refused].
+    #[cfg_attr(feature = "clap", arg(long, value_enum))]
+    pub store_join: Option<StoreJoin>,
+    /// Seconds that a prepared inference may wait for its image, at most 604800 [default: 86400].
     #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS"))]
     pub prepared_ttl: Option<u64>,
     /// Prepared inferences that one client may have waiting in the store [default: 100].
@@ -164,8 +169,9 @@ impl Settings {
             };
         }
         first! {
-            listen cert key client_ca state reveal metrics max_clients max_running max_memory weight_memory max_prepared
-            timeout idle_timeout min_rate grace threads store store_key store_witness prepared_ttl prepared_per_client
+            listen cert key client_ca cluster_key state reveal metrics max_clients max_running max_memory weight_memory max_prepared
+            timeout idle_timeout min_rate grace threads store store_key store_witness store_join prepared_ttl
+            prepared_per_client
         }
     }
 
@@ -206,24 +212,33 @@ impl Settings {
         self.state.clone().or_else(identity::default_state_folder)
     }
 
-    /// The certificate of the operator, or the server's own, made on first start.
+    /// The certificate of the operator, that of the cluster, or the server's own, made on first start.
     ///
     /// # Errors
     /// When it cannot be read or made.
     pub fn certificate(&self) -> Result<CertifiedKey, SettingsError> {
-        match (&self.cert, &self.key) {
-            (Some(cert), Some(key)) => {
-                let (chain, own) = (read(cert)?, Secret::new(read(key)?));
+        match (&self.cert, &self.key, &self.cluster_key) {
+            (Some(cert), Some(key), _) => {
+                let (chain, own) = (read(cert)?, read_private_pem(key)?);
                 let unusable =
                     |source| SettingsError::Certificate { cert: cert.clone(), key: key.clone(), source };
                 CertifiedKey::from_pem(&chain, own.expose()).map_err(unusable)
             }
-            (None, None) => {
+            (None, None, Some(path)) => {
+                Ok(identity::shared(&identity::load_or_make_shared_key(path)?)?.into_key())
+            }
+            (None, None, None) => {
                 let folder = self.state().ok_or(SettingsError::NoFolder { what: "an identity" })?;
                 Ok(identity::load_or_make(&folder)?.into_key())
             }
             _ => Err(SettingsError::HalfCertificate),
         }
+    }
+
+    /// The key that this server shares with others, where one is named: what clients must find the same on all of them is
+    /// derived from it.
+    pub(crate) fn shared_key(&self) -> Option<&Path> {
+        self.cluster_key.as_deref().or(self.store_key.as_deref())
     }
 
     /// How connections are secured with this certificate.
@@ -250,11 +265,13 @@ impl Settings {
             own.clone().or_else(|| folder.as_ref().map(|_| usual.to_owned())).ok_or_else(missing)
         };
         let mut options = StoreOptions::in_folder(folder.as_deref().unwrap_or(Path::new("")));
-        options.key_file = beside(&self.store_key, &options.key_file)?;
+        let key = self.store_key.clone().or_else(|| self.cluster_key.clone());
+        options.key_file = beside(&key, &options.key_file)?;
         options.witness_file = beside(&self.store_witness, &options.witness_file)?;
         if let Some(place) = &self.store {
             options.location = StoreLocation::from(place.as_str());
         }
+        options.join = self.store_join;
         options.lifetime = self.prepared_ttl.map_or(options.lifetime, seconds);
         options.per_client = self.prepared_per_client.unwrap_or(options.per_client);
         Ok(Some(options))
@@ -331,6 +348,23 @@ mod tests {
         assert_eq!(options.witness_file, Path::new("state/prepared.witness"));
         settings.store = Some("none".to_owned());
         assert_eq!(settings.store().unwrap(), None);
+    }
+
+    #[test]
+    fn a_cluster_has_one_certificate_and_one_key_of_its_store() {
+        let folder = tempfile::tempdir().unwrap();
+        let server = |number: u32| Settings {
+            state: Some(folder.path().join(number.to_string())),
+            cluster_key: Some(folder.path().join("cluster.key")),
+            ..Settings::default()
+        };
+        let fingerprint = |settings: &Settings| settings.certificate().unwrap().fingerprint();
+        assert_eq!(fingerprint(&server(1)), fingerprint(&server(2)));
+        assert_eq!(server(1).store().unwrap().unwrap().key_file, folder.path().join("cluster.key"));
+        let apart = Settings { cluster_key: None, ..server(1) };
+        assert_ne!(fingerprint(&apart), fingerprint(&server(1)));
+        let named = Settings { store_key: Some("own".into()), ..server(1) };
+        assert_eq!(named.store().unwrap().unwrap().key_file, Path::new("own"));
     }
 
     #[test]

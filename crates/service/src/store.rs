@@ -34,6 +34,8 @@ use crypto::secret::Secret;
 use inference::requests::StoredId;
 use inference::server::{PreparedServer, ServedModel, StoredServer};
 use network::digest::Digest;
+use serde::Deserialize;
+use tracing::info;
 
 pub use error::StoreError;
 pub use rows::Usage;
@@ -59,6 +61,23 @@ impl From<&str> for StoreLocation {
     }
 }
 
+/// What becomes of the rows of a store when a machine joins that it does not know.
+///
+/// Such a machine has no witness, so it cannot tell whether the database is an old copy in which spent rows wait again.
+/// Where nothing waits it joins without being told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum StoreJoin {
+    /// They stay: the operator knows that the database was never put back.
+    Keep,
+    /// They are dropped.
+    Drop,
+}
+
+/// The longest time that a prepared inference may wait: a week. Old copies of the database are dangerous for so long.
+pub const MAX_LIFETIME: Duration = Duration::from_secs(7 * 24 * 3600);
+
 /// How a store is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreOptions {
@@ -69,7 +88,10 @@ pub struct StoreOptions {
     /// What this machine remembers of the store. It belongs on another volume than the database, or at least in no
     /// backup that holds the database.
     pub witness_file: PathBuf,
-    /// How long a prepared inference may wait.
+    /// How this machine joins a store that does not know it. Without a word it is refused by a shared store in which
+    /// something waits, and drops what waits in one of its own.
+    pub join: Option<StoreJoin>,
+    /// How long a prepared inference may wait; at most [`MAX_LIFETIME`].
     pub lifetime: Duration,
     /// Prepared inferences of one client.
     pub per_client: u64,
@@ -89,6 +111,7 @@ impl StoreOptions {
             location: StoreLocation::File(folder.join("prepared.sqlite")),
             key_file: folder.join("prepared.key"),
             witness_file: folder.join("prepared.witness"),
+            join: None,
             lifetime: Duration::from_secs(24 * 3600),
             per_client: 100,
             per_client_bytes: 1 << 30,
@@ -111,13 +134,17 @@ impl PreparedStore {
     /// Opens the store, or makes it where there is none.
     ///
     /// # Errors
-    /// When database or key file cannot be used, do not belong together, or an old copy was put back: then its rows
-    /// are gone, and opening it again succeeds.
+    /// When database or key file cannot be used or do not belong together, or this machine is unknown to a shared
+    /// store. When an old copy was put back: then its rows are gone, and opening it again succeeds.
     pub fn open(options: StoreOptions) -> Result<Self, StoreError> {
         Self::open_at(options, Box::new(system_clock))
     }
 
     fn open_at(options: StoreOptions, clock: Box<dyn Fn() -> i64 + Send + Sync>) -> Result<Self, StoreError> {
+        if options.lifetime > MAX_LIFETIME {
+            let (most, came) = (MAX_LIFETIME.as_secs(), options.lifetime.as_secs());
+            return Err(StoreError::Lifetime { most, came });
+        }
         let key = read_or_make_key(&options.key_file)?;
         let mut fresh = State {
             version: TABLES_VERSION,
@@ -150,24 +177,43 @@ impl PreparedStore {
         })
     }
 
-    /// Makes this machine a witness of a database it sees for the first time.
+    /// Lets this machine join a database that it sees for the first time, and makes it a witness.
     fn adopt(&self, is_new: bool) -> Result<(), StoreError> {
         let now = (self.clock)();
-        let mut seen = None;
+        let mut adoption = None;
         self.rows.transaction(&mut |transaction| {
             let state = transaction.state()?;
             let testimony = self.witness.examine(&state, transaction, now)?;
-            seen = Some((state, testimony));
-            Ok(())
+            transaction.remove_expired(now)?;
+            let waiting = transaction.usage(None)?.count;
+            let known = self.witness.machine()?.filter(|_| testimony == Testimony::Sound);
+            adoption = Some(match testimony {
+                Testimony::Sound if known.is_some() => Adoption::Known,
+                // A witness of the first format vouches for the database and has no name yet.
+                Testimony::Sound => Adoption::Joins(state, fresh_mark()?),
+                Testimony::Restored if is_new => Adoption::Joins(state, fresh_mark()?),
+                Testimony::Strange if waiting == 0 || self.options.join == Some(StoreJoin::Keep) => {
+                    Adoption::Joins(state, fresh_mark()?)
+                }
+                Testimony::Strange if self.rows.is_shared() && self.options.join.is_none() => {
+                    let path = self.witness.path().to_owned();
+                    return Err(StoreError::UnknownMachine { waiting, path });
+                }
+                Testimony::Strange | Testimony::Restored => Adoption::Drops,
+            });
+            match &adoption {
+                Some(Adoption::Joins(_, machine)) => transaction.note_machine(machine, now),
+                _ => Ok(()),
+            }
         })?;
-        let Some((state, testimony)) = seen else { return Ok(()) };
-        // A machine may join a shared store; a local one has no past that its own machine did not see.
-        let may_join = is_new || self.rows.is_shared();
-        match testimony {
-            Testimony::Sound => Ok(()),
-            Testimony::Strange if may_join => self.witness.remember(&state),
-            Testimony::Restored if is_new => self.witness.remember(&state),
-            Testimony::Strange | Testimony::Restored => self.drop_all(),
+        match adoption {
+            Some(Adoption::Joins(state, machine)) => {
+                self.witness.remember(&state, machine)?;
+                info!("this machine joined the store of prepared inferences");
+                Ok(())
+            }
+            Some(Adoption::Drops) => self.drop_all(),
+            Some(Adoption::Known) | None => Ok(()),
         }
     }
 
@@ -251,7 +297,7 @@ impl PreparedStore {
         token: &ClientToken,
         model: Digest,
     ) -> Result<Vec<Taken>, StoreError> {
-        let mark = *Seed::from_system()?.expose().first_chunk().expect("a seed is longer than a mark");
+        let mark = fresh_mark()?;
         let mut taken = Vec::with_capacity(ids.len());
         let mut spent = None;
         self.guarded(|transaction, state, now| {
@@ -269,7 +315,7 @@ impl PreparedStore {
         })?;
         // Before anyone hears of it: a copy of the database from before this spend must not go unnoticed.
         if let Some(state) = spent {
-            self.witness.remember(&state)?;
+            self.remember(&state)?;
         }
         taken.into_iter().map(|row| self.open_row(row)).collect()
     }
@@ -288,13 +334,16 @@ impl PreparedStore {
         let (mut removed, mut seen) = (0, None);
         self.guarded(|transaction, state, now| {
             removed = transaction.remove_expired(now)?;
+            if let Some(machine) = self.witness.machine()? {
+                transaction.note_machine(&machine, now)?;
+            }
             seen = Some(State { place: state.place.clone(), ..*state });
             Ok(())
         })?;
         if let Some(state) = seen
             && self.witness.generation()? != Some(state.generation)
         {
-            self.witness.remember(&state)?;
+            self.remember(&state)?;
         }
         Ok(removed)
     }
@@ -333,7 +382,9 @@ impl PreparedStore {
 
     /// Drops every row: some may be spent, and nobody knows which.
     fn drop_all(&self) -> Result<(), StoreError> {
-        let mark = *Seed::from_system()?.expose().first_chunk().expect("a seed is longer than a mark");
+        let (mark, fresh) = (fresh_mark()?, fresh_mark()?);
+        let machine = self.witness.machine()?.unwrap_or(fresh);
+        let now = (self.clock)();
         let (mut dropped, mut clean) = (0, None);
         self.rows.transaction(&mut |transaction| {
             dropped = transaction.remove_all()?;
@@ -341,13 +392,23 @@ impl PreparedStore {
             let known = self.witness.generation()?.unwrap_or(0);
             let generation = known.max(state.generation) + 1;
             transaction.note_spend(generation, &mark, state.horizon)?;
+            transaction.note_machine(&machine, now)?;
             clean = Some(State { generation, mark, ..state });
             Ok(())
         })?;
         if let Some(state) = clean {
-            self.witness.remember(&state)?;
+            self.witness.remember(&state, machine)?;
         }
         Err(StoreError::Restored { dropped })
+    }
+
+    /// Remembers a state under the name by which this machine joined.
+    fn remember(&self, state: &State) -> Result<(), StoreError> {
+        match self.witness.machine()? {
+            Some(machine) => self.witness.remember(state, machine),
+            // The file went away under us: the next transaction finds that out, and drops all rows.
+            None => Ok(()),
+        }
     }
 
     fn check_limits(
@@ -420,6 +481,21 @@ fn open_rows(location: &StoreLocation, fresh: &State) -> Result<(Box<dyn Rows>, 
             Err(StoreError::NotBuiltIn { database: "PostgreSQL", feature: "postgres" })
         }
     }
+}
+
+/// What comes of a machine that opens a store.
+enum Adoption {
+    /// It has joined before, and misses nothing.
+    Known,
+    /// It joins under this name.
+    Joins(State, [u8; 16]),
+    /// It joins when all rows are gone.
+    Drops,
+}
+
+/// Random, to tell one spend, or one machine, from all others.
+fn fresh_mark() -> Result<[u8; 16], StoreError> {
+    Ok(*Seed::from_system()?.expose().first_chunk().expect("a seed is longer than a mark"))
 }
 
 /// A row's name and what was sealed in it.

@@ -1,5 +1,6 @@
 //! Each prepared inference is spent once, with real processes: random sequences of preparing, using, kill -9 of a server in
-//! the middle of either, clients that die, old client files put back, restarts, two server processes on one store.
+//! the middle of either, clients that die, old client files put back, restarts, two server processes on one store: of one
+//! machine on SQLite, of two on PostgreSQL.
 //!
 //! `PROPTEST_CASES=100 scripts/with-postgres cargo test -p sordino --test durability` runs more of them; without
 //! `scripts/with-postgres` the shared store is left out. Old databases put back are in the store's own property test.
@@ -25,6 +26,7 @@ use sordino::inference::connection::refusal::RefusalCode;
 use sordino::network::image::Image;
 use sordino::network::reference;
 
+use support::postgres::Schema;
 use support::processes::{Folder, Server};
 use support::tiny_model;
 
@@ -71,46 +73,6 @@ enum Fate {
     Spent,
 }
 
-/// A PostgreSQL schema of its own.
-struct Schema {
-    address: String,
-    name: String,
-}
-
-impl Schema {
-    /// None, with a printed reason, where no PostgreSQL is named.
-    fn new(name: &str) -> Option<Self> {
-        let Ok(address) = std::env::var("SORDINO_TEST_POSTGRES") else {
-            eprintln!("SKIPPED: SORDINO_TEST_POSTGRES is not set; scripts/with-postgres COMMAND sets it");
-            return None;
-        };
-        let schema = Self { address, name: name.to_owned() };
-        schema.execute(&format!("CREATE SCHEMA {name}"));
-        Some(schema)
-    }
-
-    fn execute(&self, text: &str) {
-        let mut client = postgres::Client::connect(&self.address, postgres::NoTls).unwrap();
-        client.batch_execute(text).unwrap();
-    }
-
-    /// As `serve --store` takes it.
-    fn url(&self) -> String {
-        let value = |key: &str| {
-            let found = self.address.split(' ').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='));
-            found.unwrap().replace('/', "%2F")
-        };
-        let (user, host, database) = (value("user"), value("host"), value("dbname"));
-        format!("postgres://{user}@{host}/{database}?options=-csearch_path%3D{}", self.name)
-    }
-}
-
-impl Drop for Schema {
-    fn drop(&mut self) {
-        self.execute(&format!("DROP SCHEMA {} CASCADE", self.name));
-    }
-}
-
 struct World {
     servers: Vec<Server>,
     image: Image,
@@ -144,7 +106,7 @@ impl World {
             folder,
             _schema: schema,
         };
-        world.servers = (0..PROCESSES).map(|_| world.start()).collect();
+        world.servers = (0..PROCESSES).map(|process| world.start(process)).collect();
         let begin = Instant::now();
         world.prepare(0).unwrap();
         let between = Instant::now();
@@ -154,12 +116,17 @@ impl World {
         world
     }
 
-    fn start(&self) -> Server {
+    /// Processes of one machine share a state folder. Those with a shared store are machines apart: all they share is a
+    /// copy of the cluster's key.
+    fn start(&self, process: usize) -> Server {
+        let cluster_key = self.folder.path("cluster.key");
         let mut flags = vec!["--timeout", "10", "--prepared-per-client", "100000"];
+        let mut state = "state".to_owned();
         if let Some(store) = &self.store {
-            flags.extend(["--store", store]);
+            flags.extend(["--store", store, "--cluster-key", cluster_key.to_str().unwrap()]);
+            state = format!("state {process}");
         }
-        let (model, state) = (self.folder.path("tiny.sordino"), self.folder.path("state"));
+        let (model, state) = (self.folder.path("tiny.sordino"), self.folder.path(&state));
         Server::start_model(&model, &state, &flags, Stdio::null())
     }
 
@@ -257,7 +224,7 @@ impl World {
             }
             Operation::KillIdle(process) => self.revive(process),
             Operation::Restart(process) => {
-                let server = self.start();
+                let server = self.start(process);
                 let (code, _) = std::mem::replace(&mut self.servers[process], server).stop();
                 assert_eq!(code, Some(0));
             }
@@ -274,7 +241,7 @@ impl World {
 
     fn revive(&mut self, process: usize) {
         self.servers[process].kill();
-        self.servers[process] = self.start();
+        self.servers[process] = self.start(process);
     }
 }
 

@@ -26,6 +26,13 @@ impl AnswerSecrets {
         Self { masks: root.derive(domain::HE_MASK, scope), zeros: root.derive(domain::HE_ZERO, scope) }
     }
 
+    /// The same with masks from another seed: one that may be stored, since nothing else comes from it.
+    #[must_use]
+    pub fn with_masks_of(mut self, masks_root: &Seed, scope: &Scope) -> Self {
+        self.masks = masks_root.derive(domain::HE_MASK, scope);
+        self
+    }
+
     /// The server's share s of the answer that was made at this place: the same values that came with the answer,
     /// for a server that kept the root alone.
     pub fn rederive_masks(root: &Seed, scope: &Scope, layout: &Layout) -> Secret<Vec<u64>> {

@@ -178,7 +178,13 @@ mod tests {
     type Handshake = ([u8; 32], [u8; 32], Vec<u8>);
 
     fn handshake(pin: impl Fn(&Identity) -> Fingerprint) -> Result<Handshake, TlsError> {
-        let identity = Identity::generate()?;
+        shake_hands_with(Identity::generate()?, pin)
+    }
+
+    fn shake_hands_with(
+        identity: Identity,
+        pin: impl Fn(&Identity) -> Fingerprint,
+    ) -> Result<Handshake, TlsError> {
         let pinned = pin(&identity);
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
@@ -199,6 +205,13 @@ mod tests {
         let (ours, theirs, bytes) = handshake(Identity::fingerprint).unwrap();
         assert_eq!(ours, theirs);
         assert_eq!(bytes, vec![7; 300_000]);
+    }
+
+    #[test]
+    fn an_identity_of_a_seed_serves_as_well() {
+        let identity = Identity::from_seed(&crypto::secret::Secret::new([3; 32])).unwrap();
+        let (ours, theirs, _) = shake_hands_with(identity, Identity::fingerprint).unwrap();
+        assert_eq!(ours, theirs);
     }
 
     #[test]

@@ -30,9 +30,9 @@ pub(super) fn plan(_: &ModelOutline, step: &ModelStep) -> Result<Vec<Arc<dyn Par
     if positions.is_empty() {
         return Ok(Vec::new());
     }
-    // One bit more than the width makes the most significant bit known; an output ring that would make the wrap
-    // vanish is widened, and the result narrowed, which is free.
-    let ring = width + 1;
+    // The value's own ring may be wider, for another reader. An output ring that would make the wrap vanish is widened,
+    // and the result narrowed, which is free.
+    let ring = ModelOperation::truncation_ring(*width);
     let output = step.ring_bits.max(ring - shift + 1);
     let shape = TruncationShape::new(ring, *shift, output)?;
     Ok(vec![Arc::new(TruncatedPart { shape, positions })])

@@ -30,8 +30,10 @@ pub(crate) struct PreparingServer<'a> {
     plan: Arc<Plan>,
     session: SessionId,
     inference: InferenceId,
-    /// One of its own for each inference: nothing of one helps against another.
+    /// One of its own for each inference: nothing of one helps against another. It goes when all is garbled.
     root: Seed,
+    /// Where the masks come from, and nothing else: what a store may hold.
+    masks_root: Seed,
     answering: Answering,
     /// By layer, as their answers are made.
     masks: Vec<Option<Share>>,
@@ -68,6 +70,7 @@ impl<'a> PreparingServer<'a> {
             plan,
             session: *id,
             inference,
+            masks_root: root.derive(domain::MASKS_ROOT, &scope),
             root,
             offset: Arc::clone(offset),
             tools,
@@ -93,7 +96,7 @@ impl<'a> PreparingServer<'a> {
             made_for: self.model.stored_digest(),
             session: self.session,
             inference: self.inference,
-            root: self.root,
+            masks_root: self.masks_root,
             offset: self.offset,
             masks: masks.map(|mask| mask.expect("every layer was answered")).collect(),
             parts: self.parts,
@@ -135,7 +138,8 @@ impl Party for PreparingServer<'_> {
         match words {
             ClientWords::Request(job) => {
                 let scope = answer_scope(self.session, self.inference, self.plan.job(job).step);
-                self.answering.ask(job, bytes, AnswerSecrets::derive(&self.root, &scope));
+                let secrets = AnswerSecrets::derive(&self.root, &scope);
+                self.answering.ask(job, bytes, secrets.with_masks_of(&self.masks_root, &scope));
             }
             ClientWords::Corrections => self.tools.labels.correct(bytes),
         }

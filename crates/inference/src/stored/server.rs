@@ -1,6 +1,7 @@
 //! The server's half of a prepared inference as bytes: a seed, an offset, and what unmasks each reply.
 //!
-//! Masks of linear layers are expanded from the root seed again. Of a circuit the server needs the seed of its own
+//! Masks of linear layers are expanded from their seed again, from which nothing else of the inference follows: neither
+//! the encryption of zero in its answers nor its labels. Of a circuit the server needs the seed of its own
 //! labels and one masked value per ReLU, of a truncation its share and coin; these came out of the transfers' labels
 //! while garbling, so neither the corrections nor any state of the OT extension is stored.
 
@@ -22,7 +23,7 @@ use crate::plan::{LinearJob, Plan, Reveal};
 use crate::server::{PreparedServer, ServedModel};
 use crate::setup::messages::Agreement;
 
-/// Root seed and offset.
+/// Seed of the masks and offset.
 const SECRETS_BYTES: usize = 32 + 16;
 
 /// What a server stores of an inference that a client will ask for over another connection, perhaps in another process.
@@ -51,13 +52,13 @@ impl StoredServer {
         let plan = model.plan();
         let (header, mut reader) =
             Reader::new(Role::Server, model.stored_digest(), body_bytes(plan), self.0.expose())?;
-        let root = Seed::from_bytes(reader.array());
+        let masks_root = Seed::from_bytes(reader.array());
         let offset = Arc::new(Offset::new(u128::from_le_bytes(reader.array()))?);
-        let masks = masks(plan, header.session, header.inference, &root);
+        let masks = masks(plan, header.session, header.inference, &masks_root);
         let parts = plan.parts().iter().map(|planned| Arc::clone(&planned.part).revive_server(&mut reader));
         let parts = parts.collect::<Result<_, _>>()?;
         let Header { made_for, session, inference } = header;
-        Ok(PreparedServer { made_for, session, inference, root, offset, masks, parts })
+        Ok(PreparedServer { made_for, session, inference, masks_root, offset, masks, parts })
     }
 }
 
@@ -72,7 +73,7 @@ impl PreparedServer {
         let length = SECRETS_BYTES + self.parts.iter().map(|part| part.stored_bytes()).sum::<usize>();
         let header = Header { made_for: self.made_for, session: self.session, inference: self.inference };
         let mut writer = Writer::new(Role::Server, &header, length);
-        writer.push(self.root.expose());
+        writer.push(self.masks_root.expose());
         writer.push(Secret::new(self.offset.expose().to_le_bytes()).expose());
         self.parts.into_iter().for_each(|part| part.store(&mut writer));
         StoredServer(writer.finish())
@@ -96,10 +97,10 @@ fn body_bytes(plan: &Plan) -> usize {
 }
 
 /// The masks of the linear layers' answers, as they were drawn when those were made.
-pub(crate) fn masks(plan: &Plan, session: SessionId, inference: InferenceId, root: &Seed) -> Vec<Share> {
+pub(crate) fn masks(plan: &Plan, session: SessionId, inference: InferenceId, masks_root: &Seed) -> Vec<Share> {
     let mask = |job: &LinearJob| {
         let scope = answer_scope(session, inference, job.step);
-        let values = AnswerSecrets::rederive_masks(root, &scope, &job.layout);
+        let values = AnswerSecrets::rederive_masks(masks_root, &scope, &job.layout);
         let width = RingWidth::new(plan.outline().step(job.step).ring_bits).expect("the plan has this ring");
         Share::new(RingVector::from_unsigned(width, values.expose()))
     };

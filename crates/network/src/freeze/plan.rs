@@ -55,7 +55,8 @@ impl PlannedStep {
     pub(super) fn need(&self) -> u32 {
         match &self.operation {
             ModelOperation::Activate { width, mask, .. } => {
-                width + u32::from(mask.relu_count(self.shape) < self.shape.scalars())
+                let has_dropped = mask.relu_count(self.shape) < self.shape.scalars();
+                if has_dropped { ModelOperation::truncation_ring(*width) } else { *width }
             }
             ModelOperation::Maximum { width, .. } => *width,
             _ => self.ring_bits,

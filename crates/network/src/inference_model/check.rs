@@ -216,8 +216,8 @@ impl ModelOutline {
                 if let Some(ceiling) = ceiling.filter(|ceiling| ceiling >> (width - 1 - shift) != 0) {
                     return Err(StepFault::Ceiling { ceiling, bits: width - 1 - shift });
                 }
-                // Positions without a ReLU are truncated in the whole ring, with one bit to spare.
-                width.saturating_add(u32::from(mask.relu_count(step.shape) < step.shape.scalars()))
+                let has_dropped = mask.relu_count(step.shape) < step.shape.scalars();
+                if has_dropped { ModelOperation::truncation_ring(*width) } else { *width }
             }
             ModelOperation::Maximum { width, .. } => (*width).max(1),
             _ => step.ring_bits,

@@ -1,8 +1,9 @@
 //! A frozen model on integers in the clear: what private inference must equal.
 //!
 //! Values are exact 64-bit integers that wrap; they are reduced where the protocol reduces them: at the width of an
-//! `Activate` or `Maximum`, in the input's ring at a position without ReLU, and in the logits' ring. Every ring on the
-//! way is at least as wide as its readers need, so the wrapping in between does not show.
+//! `Activate` or `Maximum`, to one bit more at a position without ReLU, and in the logits' ring. Every ring on the way is
+//! at least as wide as its readers need, so the wrapping in between does not show, nor does a ring that another reader
+//! made wider. A value outside of its range gives the same wrong answer here as in private.
 //!
 //! | place | [`run`] | [`run_with`], b the client's share |
 //! | --- | --- | --- |
@@ -114,7 +115,7 @@ pub fn trace(model: &InferenceModel, image: &Image, coins: Option<&dyn Coins>) -
                 }
                 sums
             }
-            ModelOperation::Activate { .. } => activate(outline, step, &values, coins),
+            ModelOperation::Activate { .. } => activate(step, &values, coins),
             _ => rearrange(outline, step, &values),
         };
         values.push(value);
@@ -219,17 +220,12 @@ fn rearrange(outline: &ModelOutline, step: &ModelStep, values: &[Vec<i64>]) -> V
     }
 }
 
-fn activate(
-    outline: &ModelOutline,
-    step: &ModelStep,
-    values: &[Vec<i64>],
-    coins: Option<&dyn Coins>,
-) -> Vec<i64> {
+fn activate(step: &ModelStep, values: &[Vec<i64>], coins: Option<&dyn Coins>) -> Vec<i64> {
     let ModelOperation::Activate { width, shift, ceiling, mask } = &step.operation else {
         unreachable!("only called for `Activate`")
     };
     let read = step.inputs[0];
-    let ring = outline.ring_bits(read);
+    let ring = ModelOperation::truncation_ring(*width);
     let keeps = mask_bits(mask, step.shape);
     let input = values[read.0].iter().enumerate();
     let pass = |(scalar, value): (usize, &i64)| match (keeps(scalar), coins) {

@@ -109,13 +109,36 @@ pub enum StoreError {
         /// How much may be.
         limit: u64,
     },
-    /// An old copy of the database was put back.
+    /// An old copy of the database was put back, or nobody can tell.
     #[error(
-        "an old copy of the store was put back; all {dropped} prepared inferences in it were dropped, since some may be spent"
+        "an old copy of the store was put back, or this machine was never here; all {dropped} prepared inferences in it were \
+         dropped, since some may be spent"
     )]
     Restored {
         /// How many.
         dropped: u64,
+    },
+    /// A machine comes that has not joined, and cannot tell whether the database is an old copy.
+    #[error(
+        "the store does not know this machine, and {waiting} prepared inferences wait there. Its witness {} is new or \
+         was lost. If the database was never put back from a copy, start this machine once with --store-join keep; \
+         otherwise, or when in doubt, with --store-join drop, which drops what waits", path.display()
+    )]
+    UnknownMachine {
+        /// Rows that may be spent already.
+        waiting: u64,
+        /// What this machine would remember it by.
+        path: PathBuf,
+    },
+    /// They would wait too long.
+    #[error(
+        "prepared inferences may wait {most} seconds at most, {came} were asked for; choose another --prepared-ttl"
+    )]
+    Lifetime {
+        /// The limit.
+        most: u64,
+        /// What was asked for.
+        came: u64,
     },
     /// A row was changed by somebody else.
     #[error("prepared inference {id} was changed in the store by someone without its key; it is gone")]

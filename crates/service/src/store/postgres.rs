@@ -25,6 +25,8 @@ const TABLES: &str = "
         key_check BYTEA NOT NULL, generation BIGINT NOT NULL, mark BYTEA NOT NULL, horizon BIGINT NOT NULL);
     CREATE TABLE IF NOT EXISTS sordino_spends (
         generation BIGINT PRIMARY KEY, mark BYTEA NOT NULL, until BIGINT NOT NULL);
+    CREATE TABLE IF NOT EXISTS sordino_machines (
+        id BYTEA PRIMARY KEY, joined BIGINT NOT NULL, seen BIGINT NOT NULL);
     CREATE TABLE IF NOT EXISTS sordino_prepared (
         id BYTEA PRIMARY KEY, token BYTEA NOT NULL, owner BYTEA NOT NULL, model BYTEA NOT NULL,
         expires BIGINT NOT NULL, size BIGINT NOT NULL, sealed BYTEA NOT NULL);
@@ -90,6 +92,10 @@ fn connect(config: &Config) -> Result<Client, StoreError> {
 
 /// Refuses a plain connection that leaves the machine.
 fn expect_local(config: &Config) -> Result<(), StoreError> {
+    // Where an address is given it is the one that is called, whatever the name says.
+    if let Some(address) = config.get_hostaddrs().iter().find(|address| !address.is_loopback()) {
+        return Err(StoreError::Plain { host: address.to_string() });
+    }
     for host in config.get_hosts() {
         let is_local = match host {
             Host::Unix(_) => true,
@@ -246,6 +252,18 @@ impl Transaction for PostgresTransaction<'_> {
         let text = "DELETE FROM sordino_spends WHERE until <= $1
             AND generation < (SELECT generation FROM sordino_state)";
         self.execute("forget old spends", text, &[&now]).map(drop)
+    }
+
+    fn has_machine(&mut self, machine: &[u8; 16]) -> Result<bool, StoreError> {
+        let text = "SELECT EXISTS (SELECT 1 FROM sordino_machines WHERE id = $1)";
+        let row = self.inner.query_one(text, &[&&machine[..]]).map_err(failed("look for a machine"))?;
+        Ok(row.get(0))
+    }
+
+    fn note_machine(&mut self, machine: &[u8; 16], now: i64) -> Result<(), StoreError> {
+        let text = "INSERT INTO sordino_machines VALUES ($1, $2, $2)
+            ON CONFLICT (id) DO UPDATE SET seen = excluded.seen";
+        self.execute("note a machine", text, &[&&machine[..], &now]).map(drop)
     }
 }
 

@@ -72,6 +72,10 @@ pub(super) trait Transaction {
     fn has_spend(&mut self, generation: i64, mark: &[u8; 16]) -> Result<bool, StoreError>;
     /// Forgets notes that prove nothing any more, but for the last.
     fn forget_spends(&mut self, now: i64) -> Result<(), StoreError>;
+    /// Whether a machine of this name has joined.
+    fn has_machine(&mut self, machine: &[u8; 16]) -> Result<bool, StoreError>;
+    /// Lets a machine join, or notes that it was here.
+    fn note_machine(&mut self, machine: &[u8; 16], now: i64) -> Result<(), StoreError>;
 }
 
 /// What a row must be to be given out.

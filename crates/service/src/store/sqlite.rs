@@ -22,6 +22,7 @@ const TABLES: &str = "
         key_check BLOB NOT NULL, generation INTEGER NOT NULL, mark BLOB NOT NULL,
         horizon INTEGER NOT NULL) STRICT;
     CREATE TABLE IF NOT EXISTS spends (generation INTEGER PRIMARY KEY, mark BLOB NOT NULL, until INTEGER NOT NULL) STRICT;
+    CREATE TABLE IF NOT EXISTS machines (id BLOB PRIMARY KEY, joined INTEGER NOT NULL, seen INTEGER NOT NULL) STRICT;
     CREATE TABLE IF NOT EXISTS prepared (
         id BLOB PRIMARY KEY, token BLOB NOT NULL, owner BLOB NOT NULL, model BLOB NOT NULL,
         expires INTEGER NOT NULL, size INTEGER NOT NULL, sealed BLOB NOT NULL) STRICT;
@@ -182,5 +183,15 @@ impl Transaction for SqliteTransaction<'_> {
         // The last one stays: it is what witnesses compare with.
         let text = "DELETE FROM spends WHERE until <= ?1 AND generation < (SELECT generation FROM state)";
         self.execute("forget old spends", text, [now]).map(drop)
+    }
+    fn has_machine(&mut self, machine: &[u8; 16]) -> Result<bool, StoreError> {
+        let text = "SELECT EXISTS (SELECT 1 FROM machines WHERE id = ?1)";
+        self.said("look for a machine", self.transaction.query_row(text, [machine], |row| row.get(0)))
+    }
+
+    fn note_machine(&mut self, machine: &[u8; 16], now: i64) -> Result<(), StoreError> {
+        let text =
+            "INSERT INTO machines VALUES (?1, ?2, ?2) ON CONFLICT (id) DO UPDATE SET seen = excluded.seen";
+        self.execute("note a machine", text, params![machine, now]).map(drop)
     }
 }

@@ -245,6 +245,15 @@ fn an_address_that_leaves_the_machine_without_tls_is_refused() {
     let mut place = Place::sqlite("plain");
     place.options.location = StoreLocation::Postgres("host=192.0.2.1 user=nobody".to_owned());
     assert!(matches!(place.open(), Err(StoreError::Plain { host }) if host == "192.0.2.1"));
+    // The name is this machine's, the address is not.
+    for address in [
+        "postgres://nobody@localhost/db?hostaddr=192.0.2.1",
+        "host=localhost,localhost hostaddr=127.0.0.1,192.0.2.1 user=nobody",
+    ] {
+        place.options.location = StoreLocation::Postgres(address.to_owned());
+        let refused = place.open();
+        assert!(matches!(refused, Err(StoreError::Plain { host }) if host == "192.0.2.1"), "{address}");
+    }
     place.options.location = StoreLocation::Postgres("host=/nowhere user=nobody".to_owned());
     assert!(matches!(place.open(), Err(StoreError::Postgres { doing: "connect", .. })));
     place.options.location = StoreLocation::Postgres("no address".to_owned());
@@ -268,4 +277,165 @@ fn a_lost_witness_or_another_database_in_its_place_drops_all_rows() {
     std::fs::rename(&aside, path).unwrap();
     assert!(matches!(place.open(), Err(StoreError::Restored { dropped: 1 })));
     assert!(matches!(take(&place.open().unwrap(), second), Err(StoreError::Unknown { .. })));
+}
+
+impl Place {
+    /// The same store as a machine sees it that was never here.
+    fn move_to_a_fresh_machine(&mut self) {
+        self.options.witness_file = self.folder.path().join(format!("witness {}", fresh_id()));
+    }
+}
+
+#[test]
+fn a_machine_that_the_store_does_not_know_gets_no_row_unless_it_is_told_to_join() {
+    in_both("machine", |mut place| {
+        let own = place.options.witness_file.clone();
+        let store = place.open().unwrap();
+        place.move_to_a_fresh_machine();
+        drop(place.open().unwrap());
+        let known = place.options.witness_file.clone();
+        let first = put(&store, b"first");
+        drop(place.open().unwrap());
+        // Something waits now, which may be spent for all that another machine knows.
+        place.move_to_a_fresh_machine();
+        let is_shared = store.rows.is_shared();
+        match place.open().err() {
+            Some(StoreError::UnknownMachine { waiting: 1, path }) if is_shared => {
+                assert_eq!(path, place.options.witness_file);
+                assert_eq!(take(&store, first).unwrap(), b"first", "a refusal drops nothing");
+            }
+            Some(StoreError::Restored { dropped: 1 }) if !is_shared => {
+                assert!(matches!(take(&store, first), Err(StoreError::Unknown { .. })));
+            }
+            other => panic!("{other:?}"),
+        }
+        let second = put(&store, b"second");
+        place.move_to_a_fresh_machine();
+        place.options.join = Some(StoreJoin::Keep);
+        assert_eq!(take(&place.open().unwrap(), second).unwrap(), b"second");
+        let third = put(&store, b"third");
+        place.move_to_a_fresh_machine();
+        place.options.join = Some(StoreJoin::Drop);
+        assert!(matches!(place.open(), Err(StoreError::Restored { dropped: 1 })));
+        assert!(matches!(take(&place.open().unwrap(), third), Err(StoreError::Unknown { .. })));
+        // Machines that are known are not asked again.
+        place.options.join = None;
+        let fourth = put(&store, b"fourth");
+        for witness in [own, known] {
+            place.options.witness_file = witness;
+            drop(place.open().unwrap());
+        }
+        assert_eq!(take(&place.open().unwrap(), fourth).unwrap(), b"fourth");
+    });
+}
+
+#[test]
+fn what_has_expired_keeps_no_machine_out() {
+    in_both("late", |mut place| {
+        put(&place.open().unwrap(), b"half");
+        place.pass(100);
+        place.move_to_a_fresh_machine();
+        drop(place.open().unwrap());
+    });
+}
+
+#[test]
+fn a_database_of_before_this_machine_joined_is_an_old_copy() {
+    in_both("joined", |place| {
+        let store = place.open().unwrap();
+        put(&store, b"half");
+        match (&place.options.location, &place.schema) {
+            (StoreLocation::File(path), _) => {
+                let database = rusqlite::Connection::open(path).unwrap();
+                assert_eq!(database.execute("DELETE FROM machines", []).unwrap(), 1);
+            }
+            (_, Some(schema)) => schema.execute(&format!("DELETE FROM {}.sordino_machines", schema.name)),
+            _ => unreachable!("a shared store has a schema"),
+        }
+        assert!(matches!(place.open(), Err(StoreError::Restored { dropped: 1 })));
+        let half = put(&store, b"half");
+        assert_eq!(take(&place.open().unwrap(), half).unwrap(), b"half", "and all is well again");
+    });
+}
+
+#[test]
+fn a_witness_of_the_first_format_vouches_and_gets_a_name() {
+    in_both("format", |place| {
+        let store = place.open().unwrap();
+        let half = put(&store, b"half");
+        drop(store);
+        let path = &place.options.witness_file;
+        let text = std::fs::read_to_string(path).unwrap();
+        let lines: Vec<_> = text.lines().filter(|line| !line.starts_with("machine ")).collect();
+        std::fs::write(path, lines.join("\n").replace("witness 2", "witness 1") + "\n").unwrap();
+        assert_eq!(take(&place.open().unwrap(), half).unwrap(), b"half");
+        assert!(std::fs::read_to_string(path).unwrap().contains("\nmachine "));
+    });
+}
+
+#[test]
+fn nothing_waits_longer_than_a_week() {
+    let mut place = Place::sqlite("week");
+    place.options.lifetime = MAX_LIFETIME;
+    drop(place.open().unwrap());
+    place.options.lifetime += Duration::from_secs(1);
+    let error = place.open().err().unwrap().to_string();
+    assert!(error.contains("604800 seconds at most") && error.contains("--prepared-ttl"), "{error}");
+}
+
+/// Finding of a review: such a machine joined without a word, and gave a spent row out again.
+#[test]
+fn a_restored_database_and_a_fresh_machine_revive_nothing() {
+    in_both("revive", |mut place| {
+        let store = place.open().unwrap();
+        let half = put(&store, b"half");
+        place.copy_tables();
+        assert_eq!(take(&store, half).unwrap(), b"half");
+        drop(store);
+        place.restore_tables();
+        place.move_to_a_fresh_machine();
+        // It may be refused, or drop everything and be opened then; it has nothing to give.
+        for _ in 0..2 {
+            match place.open() {
+                Ok(store) => assert!(matches!(take(&store, half), Err(StoreError::Unknown { .. }))),
+                Err(StoreError::UnknownMachine { waiting: 1, .. } | StoreError::Restored { dropped: 1 }) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+    });
+}
+
+impl Place {
+    fn copy_tables(&self) {
+        let copy =
+            "DROP TABLE IF EXISTS NAME.old_TABLE; CREATE TABLE NAME.old_TABLE AS TABLE NAME.sordino_TABLE";
+        self.exchange("old.sqlite", "prepared.sqlite", copy);
+    }
+
+    fn restore_tables(&self) {
+        let restore = "TRUNCATE NAME.sordino_TABLE; INSERT INTO NAME.sordino_TABLE TABLE NAME.old_TABLE";
+        self.exchange("prepared.sqlite", "old.sqlite", restore);
+    }
+
+    /// Of SQLite whole files, which nobody writes to.
+    fn exchange(&self, to: &str, from: &str, command: &str) {
+        match &self.schema {
+            Some(schema) => {
+                for table in spent_once::TABLES {
+                    schema.execute(
+                        &command.replace("NAME", &schema.name).replace("_TABLE", &format!("_{table}")),
+                    );
+                }
+            }
+            None => {
+                for end in ["", "-wal", "-shm"] {
+                    let file = |name: &str| self.folder.path().join(format!("{name}{end}"));
+                    let _ = std::fs::remove_file(file(to));
+                    if file(from).exists() {
+                        std::fs::copy(file(from), file(to)).unwrap();
+                    }
+                }
+            }
+        }
+    }
 }

@@ -23,7 +23,10 @@ impl PreparedStore {
         }
         let store = match Self::open(options.clone()) {
             Err(StoreError::Restored { dropped }) => {
-                warn!(dropped, "an old copy of the store was put back; what was prepared in it is dropped");
+                warn!(
+                    dropped,
+                    "an old copy of the store, or a machine that was never here; what waited is dropped"
+                );
                 Self::open(options.clone())
             }
             result => result,

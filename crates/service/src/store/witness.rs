@@ -1,7 +1,8 @@
-//! A small file outside the database that remembers the last spend this machine knows of.
+//! A small file outside the database that remembers the last spend this machine knows of, and by which name the machine
+//! joined the store.
 //!
-//! A database that was put back from an old copy has lost that spend. Then nobody can tell which of its rows are spent,
-//! and all of them go.
+//! A database that was put back from an old copy has lost that spend, or the machine. Then nobody can tell which of its
+//! rows are spent, and all of them go.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use super::StoreError;
 use super::rows::{State, Transaction};
 use sealed::secret_file::{create_private, failing, replace_durably};
 
-const HEADLINE: &str = "sordino witness 1";
+const HEADLINE: &str = "sordino witness 2";
 
 /// The file.
 pub(super) struct Witness {
@@ -22,6 +23,8 @@ pub(super) struct Witness {
 /// What it says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Memory {
+    /// Random, registered in the store; the first format had none.
+    machine: Option<[u8; 16]>,
     store: [u8; 16],
     generation: i64,
     mark: [u8; 16],
@@ -58,6 +61,11 @@ impl Witness {
         if memory.store != state.store || memory.place != state.place {
             return Ok(Testimony::Restored);
         }
+        if let Some(machine) = memory.machine
+            && !transaction.has_machine(&machine)?
+        {
+            return Ok(Testimony::Restored);
+        }
         if memory.generation == 0 || memory.until <= now {
             return Ok(Testimony::Sound);
         }
@@ -65,15 +73,17 @@ impl Witness {
         Ok(if knows { Testimony::Sound } else { Testimony::Restored })
     }
 
-    /// Remembers a state durably, unless a later one of the same database is known.
-    pub(super) fn remember(&self, state: &State) -> Result<(), StoreError> {
+    /// Remembers a state and the machine's name durably, unless a later state of the same database is known under it.
+    pub(super) fn remember(&self, state: &State, machine: [u8; 16]) -> Result<(), StoreError> {
         let lock = self.lock()?;
         let known = self.read()?;
         let same = known.as_ref().filter(|known| known.store == state.store && known.place == state.place);
-        if same.is_some_and(|known| known.generation > state.generation) {
+        let is_later = |known: &Memory| known.generation > state.generation && known.machine.is_some();
+        if same.is_some_and(is_later) {
             return Ok(());
         }
         let memory = Memory {
+            machine: Some(machine),
             store: state.store,
             generation: state.generation,
             mark: state.mark,
@@ -88,6 +98,15 @@ impl Witness {
     /// The generation that is known, for those who want to remember only what is new.
     pub(super) fn generation(&self) -> Result<Option<i64>, StoreError> {
         Ok(self.read()?.map(|memory| memory.generation))
+    }
+
+    /// The name by which this machine has joined, if it has.
+    pub(super) fn machine(&self) -> Result<Option<[u8; 16]>, StoreError> {
+        Ok(self.read()?.and_then(|memory| memory.machine))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     fn read(&self) -> Result<Option<Memory>, StoreError> {
@@ -117,7 +136,8 @@ impl Memory {
     fn to_text(&self) -> String {
         let hex = |bytes: [u8; 16]| format!("{:032x}", u128::from_be_bytes(bytes));
         format!(
-            "{HEADLINE}\nstore {}\ngeneration {}\nmark {}\nuntil {}\nplace {}\n",
+            "{HEADLINE}\nmachine {}\nstore {}\ngeneration {}\nmark {}\nuntil {}\nplace {}\n",
+            self.machine.map_or_else(String::new, hex),
             hex(self.store),
             self.generation,
             hex(self.mark),
@@ -130,8 +150,13 @@ impl Memory {
         let mut lines = text.lines();
         let mut field = |name: &str| lines.next()?.strip_prefix(name)?.strip_prefix(' ');
         let id = |text: &str| u128::from_str_radix(text, 16).ok().map(u128::to_be_bytes);
-        field("sordino witness").filter(|version| *version == "1")?;
+        let machine = match field("sordino witness")? {
+            "1" => None,
+            "2" => Some(id(field("machine")?)?),
+            _ => return None,
+        };
         Some(Self {
+            machine,
             store: id(field("store")?)?,
             generation: field("generation")?.parse().ok()?,
             mark: id(field("mark")?)?,
@@ -147,14 +172,23 @@ mod tests {
 
     #[test]
     fn a_memory_survives_its_text_and_other_texts_are_none() {
-        let memory =
-            Memory { store: [1; 16], generation: 5, mark: [0xab; 16], until: 77, place: "7/1".to_owned() };
+        let memory = Memory {
+            machine: Some([2; 16]),
+            store: [1; 16],
+            generation: 5,
+            mark: [0xab; 16],
+            until: 77,
+            place: "7/1".to_owned(),
+        };
         let text = memory.to_text();
-        assert_eq!(Memory::from_text(&text), Some(memory));
-        assert_eq!(Memory::from_text(&text.replace("witness 1", "witness 2")), None);
+        assert_eq!(Memory::from_text(&text), Some(memory.clone()));
+        assert_eq!(Memory::from_text(&text.replace("witness 2", "witness 3")), None);
         assert_eq!(Memory::from_text(&text.replace("mark", "park")), None);
         for length in 0..text.len() - 5 {
             assert_eq!(Memory::from_text(&text[..length]), None, "{length}");
         }
+        let first =
+            text.replace("witness 2", "witness 1").replace(&format!("machine {}\n", "02".repeat(16)), "");
+        assert_eq!(Memory::from_text(&first), Some(Memory { machine: None, ..memory }));
     }
 }

@@ -24,6 +24,7 @@ use client::prepared_file::PreparedFile;
 use client::{ConnectOptions, Cost, PrivateClient};
 use inference::connection::DEFAULT_LEAST_RATE;
 use report::{ImageReport, Report};
+use sealed::secret_file::read_private_pem;
 use service::{ByteSize, process_memory};
 
 /// The most images that share round trips.
@@ -101,8 +102,7 @@ impl ServerArguments {
         let known = file.map(PreparedFile::description);
         let certificate = match (&self.client_cert, &self.client_key) {
             (Some(cert), Some(key)) => {
-                let key_bytes = crypto::secret::Secret::new(read(key)?);
-                let own = CertifiedKey::from_pem(&read(cert)?, key_bytes.expose());
+                let own = CertifiedKey::from_pem(&read(cert)?, read_private_pem(key)?.expose());
                 Some(own.with_context(|| format!("{} and {} are not usable", cert.display(), key.display()))?)
             }
             _ => None,

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod postgres;
 pub(crate) mod processes;
 pub(crate) mod scratch;
 

@@ -43,6 +43,23 @@ impl Identity {
         Ok(Self(CertifiedKey { chain: vec![certificate.der().clone()], key }))
     }
 
+    /// The one of this seed, the same on every machine: an Ed25519 key and a certificate that it signs. Whoever has the
+    /// seed can pose as this server.
+    ///
+    /// # Errors
+    /// When no certificate can be made of it.
+    pub fn from_seed(seed: &Secret<[u8; 32]>) -> Result<Self, TlsError> {
+        // PKCS #8 of an Ed25519 key (RFC 8410): everything but the seed is fixed.
+        let mut der =
+            Secret::new(b"\x30\x2e\x02\x01\x00\x30\x05\x06\x03\x2b\x65\x70\x04\x22\x04\x20".to_vec());
+        der.expose_mut().reserve_exact(seed.expose().len());
+        der.expose_mut().extend_from_slice(seed.expose());
+        let key = PrivatePkcs8KeyDer::from(std::mem::take(der.expose_mut()));
+        let pair = KeyPair::from_pkcs8_der_and_sign_algo(&key, &rcgen::PKCS_ED25519)?;
+        let certificate = CertificateParams::new(vec![NAME.to_owned()])?.self_signed(&pair)?;
+        Ok(Self(CertifiedKey { chain: vec![certificate.der().clone()], key: PrivateKeyDer::Pkcs8(key) }))
+    }
+
     /// Reads one that [`Identity::to_pem`] wrote.
     ///
     /// # Errors
@@ -151,6 +168,17 @@ mod tests {
         for bad in ["", "zz", &"g".repeat(64), &"é".repeat(32)] {
             assert!(bad.parse::<Fingerprint>().is_err());
         }
+    }
+
+    /// Clients of several servers pin this fingerprint: no later version may make another one of the same seed.
+    #[test]
+    fn an_identity_of_a_seed_is_the_same_everywhere_and_for_ever() {
+        let identity = |byte| Identity::from_seed(&Secret::new([byte; 32])).unwrap();
+        let expected = "a96867911d75f3abad9c01d53ddc6eb560b557c4c9364c6dc32e9ad3783c410c";
+        assert_eq!(identity(7).fingerprint().to_string(), expected);
+        assert_ne!(identity(8).fingerprint(), identity(7).fingerprint());
+        let again = Identity::from_pem(identity(7).to_pem().expose().as_bytes()).unwrap();
+        assert_eq!(again.fingerprint(), identity(7).fingerprint());
     }
 
     #[test]

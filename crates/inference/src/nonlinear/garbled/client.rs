@@ -46,8 +46,9 @@ impl ClientSide for GarbledPart {
         for evaluator in self.layer.evaluators(tools.key, &mut counters)? {
             let lanes = evaluator.lanes();
             let tables = GarbledChunk::from_bytes(circuit, lanes, offer.piece(circuit.table_bytes(lanes))?)?;
-            let labels = tools.take_labels(circuit.client_wires() * lanes);
-            chunks.push(evaluator.receive(tables, labels)?);
+            let mut labels = tools.take_labels(circuit.client_wires() * lanes);
+            // From here on the evaluator wipes them.
+            chunks.push(evaluator.receive(tables, std::mem::take(labels.expose_mut()))?);
         }
         let blinds = || self.outputs.iter().map(|position| own.blinds[*position as usize]).collect();
         let blinds = (!self.tells_client).then(|| Secret::new(blinds()));

@@ -46,7 +46,7 @@ impl ClientSide for TruncatedPart {
             self.shape,
             tools.key,
             &mut counters,
-            &labels,
+            labels.expose(),
             shares.expose(),
             blinds.expose(),
             &offer,

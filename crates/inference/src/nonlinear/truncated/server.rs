@@ -39,7 +39,7 @@ impl ServerSide for TruncatedPart {
             tools.key,
             &mut counters,
             tools.offset,
-            &labels,
+            labels.expose(),
             &mut tools.coins,
         )?;
         let bytes = offer.to_bytes(&self.shape);

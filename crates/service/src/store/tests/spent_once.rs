@@ -236,7 +236,7 @@ impl World {
     }
 }
 
-const TABLES: [&str; 3] = ["state", "spends", "prepared"];
+pub(super) const TABLES: [&str; 4] = ["state", "spends", "machines", "prepared"];
 
 fn run(place: Place, operations: &[Operation]) {
     let mut world = World::new(place);

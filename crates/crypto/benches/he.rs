@@ -1,5 +1,4 @@
-//! Benchmarks of `sordino_crypto::he`, one thread: the four 3x3 layers of a ResNet-18 at 32-bit shares, with the flood that
-//! the privacy of the weights requires.
+//! Benchmarks of `sordino_crypto::he`, one thread: the four 3x3 layers of a ResNet-18 at 32-bit shares.
 //!
 //! `cargo bench -p sordino-crypto --bench he`. Beside each layer stand its products, the bytes in both directions, and
 //! the bytes of weights that an answer has to read: memory bandwidth is the roofline of the server.
@@ -34,8 +33,8 @@ fn scope(direction: Direction) -> Scope {
 fn layers(criterion: &mut Criterion) {
     let shape =
         |(channels, size)| LinearShape::Convolution(ConvolutionShape::same(channels, channels, size, 3));
-    let outline = HeOutline::from_layers(32, WeightBits::Eight, LAYERS.map(shape).to_vec())
-        .also_counting(4608, 480_000);
+    let outline =
+        HeOutline::from_layers(32, WeightBits::Eight, LAYERS.map(shape).to_vec()).also_bearing(4608);
     let parameters = HeParameters::from_outline(&outline).expect("the working point");
     println!("{parameters}");
     for layer in LAYERS {

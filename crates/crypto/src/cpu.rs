@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 /// The instruction sets that kernels ask about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuFeatures {
-    /// AES-NI: one AES round on 128 bits.
+    /// AES-NI, one AES round on 128 bits, and PCLMULQDQ, a product without carries.
     pub aes: bool,
     /// VAES with 512-bit registers: one AES round on four blocks.
     pub vaes512: bool,
@@ -57,7 +57,9 @@ impl CpuFeatures {
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512vbmi");
         Self {
-            aes: is_x86_feature_detected!("aes") && is_x86_feature_detected!("sse4.1"),
+            aes: is_x86_feature_detected!("aes")
+                && is_x86_feature_detected!("pclmulqdq")
+                && is_x86_feature_detected!("sse4.1"),
             vaes512: avx512 && is_x86_feature_detected!("vaes"),
             avx2: is_x86_feature_detected!("avx2"),
             avx512,

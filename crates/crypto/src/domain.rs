@@ -41,6 +41,12 @@ domains! {
     OT_TREE = "ot extension tree node";
     /// Streams expanded from the leaves of those trees.
     OT_LEAF = "ot extension leaf stream";
+    /// The coefficients of the check of one chunk, from all that it corrects.
+    OT_CHECK_CHALLENGE = "ot extension check challenge";
+    /// The choices that hide the real ones in that check.
+    OT_CHECK_MASK = "ot extension check mask";
+    /// The digest of a chunk's hashed columns.
+    OT_CHECK_DIGEST = "ot extension check digest";
     /// Pads of chosen-message oblivious transfers.
     OT_CHOSEN_PAD = "ot chosen message pad";
     /// Pads of chosen-bit oblivious transfers.
@@ -59,8 +65,6 @@ domains! {
     BLIND = "blind";
     /// The server's one-time masks of a linear layer's answer.
     HE_MASK = "he answer mask";
-    /// Flooding noise of a linear layer's answer.
-    HE_FLOOD = "he answer flood";
     /// The fresh encryption of zero in a linear layer's answer.
     HE_ZERO = "he encryption of zero";
     /// The client's RLWE secret key.

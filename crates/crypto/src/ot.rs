@@ -15,14 +15,14 @@
 //!      TreeSums         8 KiB   ----------------------->
 //!
 //!   per chunk of n transfers, choices b
-//!      Corrections      4 n B   ----------------------->
+//!      Corrections      4 n B + 560 B ----------------->     checked: one list of choices
 //!      holds T_j                                             holds Q_j = T_j xor b_j D
 //!
 //!   only for chosen messages or bits
 //!                               <-----------------------     PaddedMessages or PaddedBits
 //! ```
 //!
-//! Both parties follow the protocol (semi-honest). What is promised, and what callers must keep, stands in
+//! Neither party needs to follow the protocol. What is promised, and what callers must keep, stands in
 //! `docs/src/security/oblivious-transfer.md`.
 
 pub mod base;

@@ -16,7 +16,7 @@ const BATCH: usize = 1 << 18;
 
 /// Bytes of corrections for so many transfers.
 pub(crate) fn correction_bytes(transfers: usize) -> usize {
-    batches(transfers).map(|count| 32 * count.div_ceil(8)).sum()
+    batches(transfers).map(Corrections::byte_length).sum()
 }
 
 fn batches(transfers: usize) -> impl Iterator<Item = usize> {
@@ -48,9 +48,10 @@ impl ExpandedLabels {
     /// All corrections in one message, all labels.
     pub(crate) fn choose(self, choices: &[u8]) -> Result<(Vec<u8>, ReceivedLabels), InferenceError> {
         let mut message = Vec::with_capacity(correction_bytes(choices.len() * 8));
-        for (chunk, bytes) in self.chunks.into_iter().zip(choices.chunks(BATCH / 8)) {
+        let batches = choices.chunks(BATCH / 8).zip(self.labels.expose().chunks(BATCH));
+        for (chunk, (bytes, labels)) in self.chunks.into_iter().zip(batches) {
             let bits = SecretBits::from_packed(8 * bytes.len(), bytes.to_vec())?;
-            message.extend_from_slice(chunk.correct(&bits)?.to_bytes());
+            message.extend_from_slice(chunk.correct(&bits, labels)?.to_bytes());
         }
         Ok((message, ReceivedLabels { labels: self.labels, position: 0 }))
     }
@@ -122,7 +123,7 @@ impl<'a> ZeroLabels<'a> {
         self.position = 0;
         let mut items = Vec::with_capacity(counts.len());
         for (count, labels) in counts.into_iter().zip(self.batch.chunks_mut(BATCH)) {
-            let length = 32 * count.div_ceil(8);
+            let length = Corrections::byte_length(count);
             let bytes = &self.corrections[self.corrected..][..length];
             self.corrected += length;
             items.push((self.sender.next_chunk(count)?, bytes, labels));

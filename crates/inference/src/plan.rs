@@ -73,8 +73,7 @@ impl Plan {
     /// Plans one inference.
     ///
     /// # Errors
-    /// When the outline asks for rings, layers or circuits that do not exist, or no encryption parameters keep the
-    /// statistical promise.
+    /// When the outline asks for rings, layers or circuits that do not exist, or no encryption parameters bear its noise.
     pub fn new(outline: Arc<ModelOutline>, reveal: Reveal) -> Result<Self, InferenceError> {
         let schedule = outline.schedule();
         let (parameters, linear) = linear::plan(&outline)?;
@@ -118,12 +117,6 @@ impl Plan {
     /// The encryption parameters in use: one set for narrow rings and, where there are wide ones, another.
     pub fn parameters(&self) -> &[HeParameters] {
         &self.parameters
-    }
-
-    /// Base-two logarithm of the bound on the statistical distance of all answers under encryption from ones that
-    /// hold no weights: over the whole inference, all sets of parameters together. At most -40.
-    pub fn distance_log2(&self) -> f64 {
-        HeParameters::joint_distance_log2(&self.parameters)
     }
 
     /// The linear layers that travel under encryption, in the order of the steps.

@@ -185,6 +185,14 @@ pub struct PreparedServer {
     pub(crate) parts: Vec<Box<dyn PreparedServerPart>>,
 }
 
+impl PreparedServer {
+    /// What all its masks come from. It is the server's secret: for tests and benchmarks that compare with the reference
+    /// ([`crate::verify::ProtocolCoins`]).
+    pub fn mask_seed(&self) -> Seed {
+        Seed::from_bytes(*self.root.expose())
+    }
+}
+
 impl<S: Read + Write> Server<S> {
     /// Sets up a session with a client that has just connected, for one model without a name.
     ///

@@ -5,13 +5,15 @@
 //! magic 8 | version u32 | made for 32 | session 32 | inference 16 | body, whose length the plan gives
 //! ```
 //!
-//! Bodies: the server's is a root seed, its session's offset and what unmasks each reply
+//! Bodies: the server's is the seed of its masks, its session's offset and what unmasks each reply
 //! ([`StoredServer`](crate::server::StoredServer)); the client's is its blinds, tables and labels
 //! ([`PreparedClient::into_bytes`](crate::client::PreparedClient::into_bytes)). Both are secret and serve once. Whoever stores them encrypts them and destroys them before use; nothing of the OT extension is in them, since
 //! that must never be saved.
 
 mod client;
 pub(crate) mod server;
+
+pub(crate) use server::masks as server_masks;
 
 use crypto::domain::Domain;
 use crypto::garble::GarbleError;
@@ -27,7 +29,7 @@ use crate::plan::Reveal;
 use crate::setup::messages::reveal_byte;
 
 /// The version of both formats.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// Bytes before the body.
 pub(crate) const HEADER_BYTES: usize = 8 + 4 + 32 + 32 + 16;
 

@@ -1,17 +1,24 @@
 //! Private inference against inference in the clear: both parties in this process, over memory.
 //!
 //! Two oracles judge each answer: the reference that repeats the protocol's own rounding, which it must equal bit for bit,
-//! and the reference with plain rounding, to which it must be close.
+//! and the reference with plain rounding, to which it must be close. The first needs secrets of both parties
+//! ([`ProtocolCoins`]); whoever has those of the client alone can still say whether an answer [`is_close`].
+
+mod coins;
 
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
+use crypto::random::Seed;
 use network::image::Image;
 use network::inference_model::InferenceModel;
 use network::reference::{self, Difference, bound};
 
+pub use coins::{ProtocolCoins, WrongShare};
+
 use crate::InferenceError;
-use crate::client::{Answer, Client, Watch};
+use crate::client::{Answer, Client, ShareRecord, Watch};
 use crate::connection::{Connection, MemoryStream, Role, memory_pair};
 use crate::plan::{Plan, Reveal};
 use crate::server::{ServedModel, Server, WeightMemory};
@@ -67,6 +74,9 @@ pub enum VerifyError {
         /// What happened.
         source: InferenceError,
     },
+    /// Both parties' shares of a layer do not add up.
+    #[error(transparent)]
+    WrongShare(#[from] WrongShare),
     /// A thread is gone.
     #[error("the server's thread panicked")]
     Panicked,
@@ -87,8 +97,9 @@ pub fn compare(
     let count = images.len();
     let served = Arc::new(ServedModel::new(model, Reveal::Logits, WeightMemory::Everything)?);
     let (client_end, server_end) = memory_pair();
-    let server = thread::spawn(move || serve(server_end, served, count));
-    let compared = compare_with_server(client_end, model, images, watch);
+    let (tell, seeds) = channel();
+    let server = thread::spawn(move || serve(server_end, served, count, &tell));
+    let compared = compare_with_server(client_end, model, images, &seeds, watch);
     // The client's end is gone by now, so that the server ends too.
     let served = server.join().map_err(|_| VerifyError::Panicked)?;
     match (compared, served) {
@@ -102,10 +113,17 @@ pub fn compare(
     }
 }
 
-fn serve(end: MemoryStream, model: Arc<ServedModel>, count: usize) -> Result<(), InferenceError> {
+fn serve(
+    end: MemoryStream,
+    model: Arc<ServedModel>,
+    count: usize,
+    tell: &Sender<Seed>,
+) -> Result<(), InferenceError> {
     let mut server = Server::accept(Connection::new(end, Role::Server), model, CHANNEL_BINDING)?;
     for _ in 0..count {
         let prepared = server.prepare()?;
+        // Whoever no longer listens has failed, and says so.
+        let _ = tell.send(prepared.mask_seed());
         server.classify(prepared)?;
     }
     Ok(())
@@ -115,22 +133,26 @@ fn compare_with_server(
     end: MemoryStream,
     model: &InferenceModel,
     images: &[Image],
+    seeds: &Receiver<Seed>,
     watch: impl FnOnce(&Plan) -> Watch,
 ) -> Result<Vec<Comparison>, VerifyError> {
     let connection = Connection::new(end, Role::Client);
     let mut client = Client::connect(connection, Reveal::Logits, CHANNEL_BINDING)?;
     let watcher = watch(client.plan());
     client.watch(watcher);
-    images.iter().map(|image| compare_one(&mut client, model, image)).collect()
+    images.iter().map(|image| compare_one(&mut client, model, image, seeds)).collect()
 }
 
 fn compare_one(
     client: &mut Client<MemoryStream>,
     model: &InferenceModel,
     image: &Image,
+    seeds: &Receiver<Seed>,
 ) -> Result<Comparison, VerifyError> {
     let mut prepared = client.prepare_recorded()?;
-    let coins = prepared.take_record().expect("the shares were recorded");
+    let record = prepared.take_record().expect("the shares were recorded");
+    let seed = seeds.recv().map_err(|_| VerifyError::Panicked)?;
+    let coins = ProtocolCoins::new(model, client.plan(), record, &seed)?;
     let Answer::Logits(private) = client.classify(prepared, image)? else {
         return Err(VerifyError::ClassAlone);
     };
@@ -142,4 +164,24 @@ fn compare_one(
     let deviation = bound::logit_deviation(model, &plain, farthest);
     let (expected, plain) = (rounded_alike.logits, plain.logits);
     Ok(Comparison { private, expected, plain, deviation, first_difference })
+}
+
+/// Whether logits are as close to the reference as the protocol's rounding allows, judged by the client's shares alone: the
+/// errors of the encryption are unknown, and so the statistical bound decides ([`bound`]).
+///
+/// # Errors
+/// When the image has another size than the model takes.
+pub fn is_close(
+    model: &InferenceModel,
+    image: &Image,
+    record: &ShareRecord,
+    logits: &[i64],
+) -> Result<bool, InferenceError> {
+    let expected = reference::run_with(model, image, record)?;
+    let off = |logit: &usize| logits[*logit].abs_diff(expected[*logit]);
+    let Some(farthest) = (0..expected.len().min(logits.len())).max_by_key(off) else { return Ok(false) };
+    let plain = reference::trace(model, image, None)?;
+    let deviation = bound::logit_deviation(model, &plain, farthest);
+    Ok(logits.len() == expected.len()
+        && off(&farthest) as f64 <= bound::largest_difference(deviation, logits.len() as u64))
 }

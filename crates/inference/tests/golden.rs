@@ -1,5 +1,5 @@
-//! Files of format version 1, as they were written once: a model, and both halves of an inference that was prepared for it.
-//! Today's program reads them and finishes that inference. A version that no longer can must refuse them by name.
+//! Files as they were written once: a model, and both halves of an inference that was prepared for it. Today's program
+//! reads them and finishes that inference; those of format version 1, whose masks were others, it refuses by name.
 //!
 //! `cargo test -p sordino-inference --test golden -- --ignored` writes them anew; that is right only before a release.
 
@@ -21,6 +21,8 @@ use sordino_inference::client::{Answer, Client, PreparedClient};
 use sordino_inference::connection::{Connection, MemoryStream, Role, memory_pair};
 use sordino_inference::plan::Reveal;
 use sordino_inference::server::{ServedModel, Server, StoredServer, WeightMemory};
+use sordino_inference::stored::StoredError;
+use sordino_inference::verify::ProtocolCoins;
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -45,18 +47,29 @@ fn connect(model: &InferenceModel) -> (Client<MemoryStream>, Server<MemoryStream
 }
 
 #[test]
-fn an_inference_prepared_by_version_1_can_be_finished() {
+fn an_inference_prepared_by_version_2_can_be_finished() {
     let model = InferenceModel::from_bytes(&read("model-v1")).unwrap();
     let (mut client, mut server, served) = connect(&model);
-    let kept = StoredServer::from_bytes(Secret::new(read("kept-server-v1"))).revive(&served).unwrap();
+    let kept = StoredServer::from_bytes(Secret::new(read("kept-server-v2"))).revive(&served).unwrap();
     let server = thread::spawn(move || server.classify(kept).unwrap());
-    let kept = Secret::new(read("kept-client-v1"));
+    let kept = Secret::new(read("kept-client-v2"));
     let prepared = PreparedClient::from_bytes(client.plan(), &kept).unwrap();
     let answer = client.classify(prepared, &image(&model)).unwrap();
     server.join().unwrap();
-    let logits = String::from_utf8(read("logits-v1")).unwrap();
+    let logits = String::from_utf8(read("logits-v2")).unwrap();
     let logits = logits.split_whitespace().map(|logit| logit.parse().unwrap()).collect();
     assert_eq!(answer, Answer::Logits(logits));
+}
+
+#[test]
+fn what_version_1_prepared_is_refused_by_name() {
+    let model = InferenceModel::from_bytes(&read("model-v1")).unwrap();
+    let served = ServedModel::new(&model, Reveal::Logits, WeightMemory::Everything).unwrap();
+    let theirs = StoredServer::from_bytes(Secret::new(read("kept-server-v1"))).revive(&served).unwrap_err();
+    let ours = PreparedClient::from_bytes(served.plan(), &Secret::new(read("kept-client-v1"))).unwrap_err();
+    for error in [theirs, ours] {
+        assert!(matches!(error, StoredError::Version { expected: 2, came: 1 }), "{error}");
+    }
 }
 
 #[test]
@@ -76,15 +89,20 @@ fn write_golden_files() {
     let images: Vec<_> = (0..2).map(|number| Image::random(spec.draft().input, number)).collect();
     let model = freeze(&spec, &weights, Some(&mask), &images, &FreezeOptions::default()).unwrap().0;
     let (mut client, mut server, _) = connect(&model);
-    let server = thread::spawn(move || server.prepare().unwrap().into_stored().into_bytes());
+    let server = thread::spawn(move || {
+        let prepared = server.prepare().unwrap();
+        (prepared.mask_seed(), prepared.into_stored().into_bytes())
+    });
     let mut prepared = client.prepare_recorded().unwrap();
-    let coins = prepared.take_record().unwrap();
+    let record = prepared.take_record().unwrap();
+    let (seed, theirs) = server.join().unwrap();
+    let coins = ProtocolCoins::new(&model, client.plan(), record, &seed).unwrap();
     let logits = reference::run_with(&model, &image(&model), &coins).unwrap();
     std::fs::create_dir_all(path("")).unwrap();
     std::fs::write(path("model-v1"), model.to_bytes()).unwrap();
-    std::fs::write(path("kept-server-v1"), server.join().unwrap().expose()).unwrap();
+    std::fs::write(path("kept-server-v2"), theirs.expose()).unwrap();
     let kept = prepared.into_bytes(client.plan()).unwrap();
-    std::fs::write(path("kept-client-v1"), kept.expose()).unwrap();
+    std::fs::write(path("kept-client-v2"), kept.expose()).unwrap();
     let logits: Vec<_> = logits.iter().map(i64::to_string).collect();
-    std::fs::write(path("logits-v1"), logits.join(" ") + "\n").unwrap();
+    std::fs::write(path("logits-v2"), logits.join(" ") + "\n").unwrap();
 }

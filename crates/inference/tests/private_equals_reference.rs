@@ -10,6 +10,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread;
 
+use crypto::random::Seed;
 use network::freeze::{FreezeOptions, freeze};
 use network::image::Image;
 use network::inference_model::InferenceModel;
@@ -24,9 +25,10 @@ use network::weights::FloatWeights;
 use network::zoo;
 use sordino_inference::client::{Answer, Client, ShareRecord};
 use sordino_inference::connection::{Connection, Role, memory_pair};
-use sordino_inference::plan::{PlannedTraffic, Reveal};
-use sordino_inference::server::{ServedModel, Server, WeightMemory};
+use sordino_inference::plan::{Plan, PlannedTraffic, Reveal};
+use sordino_inference::server::{PreparedServer, ServedModel, Server, WeightMemory};
 use sordino_inference::transcript::{Phase, Transcript};
+use sordino_inference::verify::ProtocolCoins;
 
 use support::{narrow_pair, patiently};
 
@@ -40,10 +42,22 @@ fn run_both_parties(
     let served = Arc::new(ServedModel::new(model, reveal, memory).unwrap());
     let (client_end, server_end) = memory_pair();
     let (own_images, threads) = (images.to_vec(), NonZeroUsize::MIN);
-    let (answers, coins, ours, planned) =
+    let plan = Arc::clone(served.plan());
+    let (answers, records, ours, planned) =
         patiently(move || run_over((client_end, server_end), &served, reveal, threads, &own_images));
-    let expected = images.iter().zip(&coins).map(|(image, coins)| reference::run_with(model, image, coins));
-    (answers, expected.map(Result::unwrap).collect(), ours, planned)
+    let expected = images.iter().zip(records).map(|(image, record)| expected(model, &plan, image, record));
+    (answers, expected.collect(), ours, planned)
+}
+
+/// What the reference says that is given the secrets of both parties.
+fn expected(
+    model: &InferenceModel,
+    plan: &Plan,
+    image: &Image,
+    (record, seed): (ShareRecord, Seed),
+) -> Vec<i64> {
+    let coins = ProtocolCoins::new(model, plan, record, &seed).unwrap();
+    reference::run_with(model, image, &coins).unwrap()
 }
 
 /// Both parties over the two ends of a stream.
@@ -53,32 +67,34 @@ fn run_over<S: Read + Write + Send + 'static>(
     reveal: Reveal,
     threads: NonZeroUsize,
     images: &[Image],
-) -> (Vec<Answer>, Vec<ShareRecord>, Transcript, PlannedTraffic) {
+) -> (Vec<Answer>, Vec<(ShareRecord, Seed)>, Transcript, PlannedTraffic) {
     let (served, count) = (Arc::clone(served), images.len());
     let server = thread::spawn(move || {
         let mut server =
             Server::accept(Connection::new(server_end, Role::Server), served, b"channel").unwrap();
         server.use_threads(threads).unwrap();
+        let mut seeds = Vec::new();
         for _ in 0..count {
             let prepared = server.prepare().unwrap();
+            seeds.push(prepared.mask_seed());
             server.classify(prepared).unwrap();
         }
-        server.connection().transcript().clone()
+        (server.connection().transcript().clone(), seeds)
     });
     let mut client = Client::connect(Connection::new(client_end, Role::Client), reveal, b"channel").unwrap();
     client.use_threads(threads).unwrap();
-    let (mut answers, mut coins) = (Vec::new(), Vec::new());
+    let (mut answers, mut records) = (Vec::new(), Vec::new());
     for image in images {
         let mut prepared = client.prepare_recorded().unwrap();
-        coins.push(prepared.take_record().unwrap());
+        records.push(prepared.take_record().unwrap());
         answers.push(client.classify(prepared, image).unwrap());
     }
-    let theirs = server.join().unwrap();
+    let (theirs, seeds) = server.join().unwrap();
     let ours = client.connection().transcript().clone();
     for phase in [Phase::SetUp, Phase::Offline, Phase::Online] {
         assert_eq!(ours.phase(phase), theirs.phase(phase), "both parties count the same");
     }
-    (answers, coins, ours, client.plan().traffic())
+    (answers, records.into_iter().zip(seeds).collect(), ours, client.plan().traffic())
 }
 
 #[test]
@@ -87,9 +103,10 @@ fn nobody_waits_forever_on_a_stream_that_holds_nothing() {
     let image = Image::random(model.outline().input, 3);
     for threads in [1, 2].map(|count| NonZeroUsize::new(count).unwrap()) {
         let (served, images) = (support::served(&model), [image.clone()]);
-        let (answers, coins, ours, planned) =
+        let plan = Arc::clone(served.plan());
+        let (answers, mut records, ours, planned) =
             patiently(move || run_over(narrow_pair(), &served, Reveal::Logits, threads, &images));
-        assert_eq!(answers, [Answer::Logits(reference::run_with(&model, &image, &coins[0]).unwrap())]);
+        assert_eq!(answers, [Answer::Logits(expected(&model, &plan, &image, records.remove(0)))]);
         assert_eq!(
             (ours.phase(Phase::Offline), ours.phase(Phase::Online)),
             (planned.offline, planned.online)
@@ -196,16 +213,18 @@ fn a_batch_shares_round_trips_and_gives_every_image_its_own_answer() {
     let (client_end, server_end) = memory_pair();
     let server = thread::spawn(move || {
         let mut server = Server::accept(Connection::new(server_end, Role::Server), served, b"").unwrap();
-        let prepared = (0..3).map(|_| server.prepare().unwrap()).collect();
+        let prepared: Vec<_> = (0..3).map(|_| server.prepare().unwrap()).collect();
+        let seeds: Vec<_> = prepared.iter().map(PreparedServer::mask_seed).collect();
         server.classify_batch(prepared).unwrap();
+        seeds
     });
     let mut client = Client::connect(Connection::new(client_end, Role::Client), Reveal::Logits, b"").unwrap();
     let mut batch: Vec<_> = images.iter().map(|image| (client.prepare_recorded().unwrap(), image)).collect();
-    let coins: Vec<_> = batch.iter_mut().map(|(prepared, _)| prepared.take_record().unwrap()).collect();
+    let records: Vec<_> = batch.iter_mut().map(|(prepared, _)| prepared.take_record().unwrap()).collect();
     let answers = client.classify_batch(batch).unwrap();
-    server.join().unwrap();
-    for ((answer, image), coins) in answers.into_iter().zip(&images).zip(&coins) {
-        assert_eq!(answer, Answer::Logits(reference::run_with(&model, image, coins).unwrap()));
+    let secrets = records.into_iter().zip(server.join().unwrap());
+    for ((answer, image), secrets) in answers.into_iter().zip(&images).zip(secrets) {
+        assert_eq!(answer, Answer::Logits(expected(&model, client.plan(), image, secrets)));
     }
     let online = client.connection().transcript().phase(Phase::Online);
     let planned = client.plan().traffic().online;
@@ -246,15 +265,17 @@ fn any_number_of_threads_gives_the_same_answer() {
         let mut server = Server::accept(Connection::new(server_end, Role::Server), served, b"").unwrap();
         server.use_threads(3.try_into().unwrap()).unwrap();
         let prepared = server.prepare().unwrap();
+        let seed = prepared.mask_seed();
         server.classify(prepared).unwrap();
+        seed
     });
     let mut client = Client::connect(Connection::new(client_end, Role::Client), Reveal::Logits, b"").unwrap();
     client.use_threads(2.try_into().unwrap()).unwrap();
     let mut prepared = client.prepare_recorded().unwrap();
-    let coins = prepared.take_record().unwrap();
+    let record = prepared.take_record().unwrap();
     let answer = client.classify(prepared, &image).unwrap();
-    server.join().unwrap();
-    assert_eq!(answer, Answer::Logits(reference::run_with(&model, &image, &coins).unwrap()));
+    let secrets = (record, server.join().unwrap());
+    assert_eq!(answer, Answer::Logits(expected(&model, client.plan(), &image, secrets)));
     assert_eq!(client.connection().transcript().phase(Phase::Online), client.plan().traffic().online);
 }
 

@@ -164,7 +164,7 @@ fn session(model: &InferenceModel, image: &Image) -> Session {
 
 /// The last message of the server, from what the client is allowed to learn and what it has.
 fn logit_share(outline: &ModelOutline, logits: &[i64], record: &ShareRecord) -> Vec<u8> {
-    let (_, shares) = record.shares.last().unwrap();
+    let shares = record.share(outline.output());
     let width = RingWidth::new(outline.ring_bits(outline.output()) - outline.logit_drop).unwrap();
     let mut values = RingVector::from_signed(width, logits);
     let upper: Vec<u64> = shares.iter().map(|share| share >> outline.logit_drop).collect();

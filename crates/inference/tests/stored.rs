@@ -11,12 +11,14 @@ use std::thread;
 
 use crypto::secret::Secret;
 use network::image::Image;
+use network::inference_model::InferenceModel;
 use network::reference;
-use sordino_inference::client::{Answer, Client, PreparedClient, ShareRecord};
+use sordino_inference::client::{Answer, Client, PreparedClient};
 use sordino_inference::connection::{Connection, MemoryStream, Role, memory_pair};
 use sordino_inference::plan::{Plan, Reveal};
 use sordino_inference::server::{ServedModel, Server, StoredServer, WeightMemory};
 use sordino_inference::stored::StoredError;
+use sordino_inference::verify::ProtocolCoins;
 
 use support::{served, tiny_model};
 
@@ -33,12 +35,17 @@ fn connect(served: &Arc<ServedModel>) -> (Client<MemoryStream>, Server<MemoryStr
 }
 
 /// One prepared inference as both parties keep it, and the coins of its rounding; the session is gone.
-fn kept(served: &Arc<ServedModel>) -> (Bytes, Bytes, ShareRecord) {
+fn kept(model: &InferenceModel, served: &Arc<ServedModel>) -> (Bytes, Bytes, ProtocolCoins) {
     let (mut client, mut server) = connect(served);
-    let server = thread::spawn(move || server.prepare().unwrap().into_stored().into_bytes());
+    let server = thread::spawn(move || {
+        let prepared = server.prepare().unwrap();
+        (prepared.mask_seed(), prepared.into_stored().into_bytes())
+    });
     let mut prepared = client.prepare_recorded().unwrap();
-    let coins = prepared.take_record().unwrap();
-    (prepared.into_bytes(client.plan()).unwrap(), server.join().unwrap(), coins)
+    let record = prepared.take_record().unwrap();
+    let (seed, theirs) = server.join().unwrap();
+    let coins = ProtocolCoins::new(model, client.plan(), record, &seed).unwrap();
+    (prepared.into_bytes(client.plan()).unwrap(), theirs, coins)
 }
 
 /// Both parties revive their bytes and classify over a connection that did not make them.
@@ -60,7 +67,7 @@ fn revive(served: &Arc<ServedModel>, halves: Vec<(Bytes, Bytes)>, images: &[Imag
 #[test]
 fn material_revived_over_another_connection_gives_the_reference_bit_for_bit() {
     let model = tiny_model();
-    let (client, server, coins) = kept(&served(&model));
+    let (client, server, coins) = kept(&model, &served(&model));
     // A model that is loaded anew, as after a restart.
     let served = served(&model);
     let plan = served.plan();
@@ -78,7 +85,7 @@ fn a_batch_may_mix_material_of_several_sessions() {
     let images: Vec<_> = (0..3).map(|number| Image::random(model.outline().input, 30 + number)).collect();
     let (mut halves, mut expected) = (Vec::new(), Vec::new());
     for image in &images {
-        let (client, server, coins) = kept(&served);
+        let (client, server, coins) = kept(&model, &served);
         expected.push(Answer::Logits(reference::run_with(&model, image, &coins).unwrap()));
         halves.push((client, server));
     }
@@ -89,7 +96,7 @@ fn a_batch_may_mix_material_of_several_sessions() {
 fn the_class_alone_can_be_kept_too() {
     let model = tiny_model();
     let served = Arc::new(ServedModel::new(&model, Reveal::Class, WeightMemory::Everything).unwrap());
-    let (client, server, coins) = kept(&served);
+    let (client, server, coins) = kept(&model, &served);
     let image = Image::random(model.outline().input, 6);
     let answers = revive(&served, vec![(client, server)], std::slice::from_ref(&image));
     let logits = reference::run_with(&model, &image, &coins).unwrap();
@@ -102,7 +109,7 @@ fn kept_bytes_that_are_cut_damaged_or_foreign_are_refused_by_name() {
     let model = tiny_model();
     let served = served(&model);
     let classes = ServedModel::new(&model, Reveal::Class, WeightMemory::Everything).unwrap();
-    let (client, server, _) = kept(&served);
+    let (client, server, _) = kept(&model, &served);
     let change = |bytes: &Bytes, at: usize, byte: u8| {
         let mut bytes = bytes.expose().clone();
         bytes[at] = byte;
@@ -121,8 +128,8 @@ fn kept_bytes_that_are_cut_damaged_or_foreign_are_refused_by_name() {
     }
     assert!(matches!(ours(plan, &server), StoredError::Magic(Role::Client)));
     assert!(matches!(theirs(&served, copy(&client)), StoredError::Magic(Role::Server)));
-    assert!(matches!(ours(plan, &change(&client, 8, 2)), StoredError::Version { expected: 1, came: 2 }));
-    assert!(matches!(theirs(&served, change(&server, 8, 9)), StoredError::Version { expected: 1, came: 9 }));
+    assert!(matches!(ours(plan, &change(&client, 8, 1)), StoredError::Version { expected: 2, came: 1 }));
+    assert!(matches!(theirs(&served, change(&server, 8, 9)), StoredError::Version { expected: 2, came: 9 }));
     assert!(matches!(ours(classes.plan(), &client), StoredError::OtherModel));
     assert!(matches!(theirs(&classes, copy(&server)), StoredError::OtherModel));
     // The lowest bit of the offset tells two labels apart.

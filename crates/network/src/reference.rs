@@ -11,4 +11,4 @@ mod integer;
 pub(crate) mod kernels;
 mod narrow;
 
-pub use integer::{Coins, Difference, Trace, run, run_with, trace};
+pub use integer::{Coins, Difference, Trace, run, run_with, trace, weights_alone};

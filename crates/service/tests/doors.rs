@@ -23,7 +23,7 @@ use rcgen::{
     date_time_ymd,
 };
 
-use support::{Running, classify_exactly, limits, tiny_model};
+use support::{Running, classify_rightly, limits, tiny_model};
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
 
@@ -74,7 +74,7 @@ fn a_server_that_an_authority_vouches_for_is_believed() {
     let server = start(signed(&authority, "localhost", 2100), None);
     let mut client = connect(&server, vouched_by(&authority)).unwrap();
     let model = tiny_model(1);
-    classify_exactly(&mut client, &model, &Image::random(model.outline().input, 1));
+    classify_rightly(&mut client, &model, &Image::random(model.outline().input, 1));
 }
 
 #[test]

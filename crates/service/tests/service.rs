@@ -23,7 +23,7 @@ use inference::setup::messages::ModelName;
 use network::image::Image;
 use sordino_service::{Limits, Owner, Store, StoreFault};
 
-use support::{Running, classify_exactly, limits, tiny_model};
+use support::{Running, classify_rightly, limits, tiny_model};
 
 fn code(error: &ClientError) -> Option<RefusalCode> {
     match error {
@@ -43,7 +43,7 @@ fn several_clients_at_once_get_their_own_exact_answers() {
             scope.spawn(move || {
                 let mut client = server.connect().unwrap();
                 for image in 0..2 {
-                    classify_exactly(
+                    classify_rightly(
                         &mut client,
                         model,
                         &Image::random(model.outline().input, 10 * number + image),
@@ -94,7 +94,7 @@ fn models_are_chosen_by_name_and_unknown_names_hear_the_known_ones() {
     };
     for (name, model) in [("chest", &first), ("skin", &second)] {
         let mut client = with_name(name).unwrap();
-        classify_exactly(&mut client, model, &Image::random(model.outline().input, 3));
+        classify_rightly(&mut client, model, &Image::random(model.outline().input, 3));
     }
     for name in ["", "brain"] {
         let error = with_name(name).err().unwrap();
@@ -142,7 +142,7 @@ fn silent_rude_and_slow_clients_are_sent_home_and_others_are_unharmed() {
     stuck.session_mut().request(&Request::Prepare { count: 1, store: None }, |_| {}).unwrap();
 
     let mut client = server.connect().unwrap();
-    classify_exactly(&mut client, &model, &Image::random(model.outline().input, 1));
+    classify_rightly(&mut client, &model, &Image::random(model.outline().input, 1));
     client.finish().unwrap();
     assert!(slow.join().unwrap().is_some(), "a handshake byte by byte takes too long");
     server.wait_until(|service| service.metrics().clients.get() == 0);
@@ -150,7 +150,7 @@ fn silent_rude_and_slow_clients_are_sent_home_and_others_are_unharmed() {
     let error = stuck.session_mut().prepare().unwrap_err();
     assert!(error.to_string().contains("you took too long"), "{error}");
     let mut after = server.connect().unwrap();
-    classify_exactly(&mut after, &model, &Image::random(model.outline().input, 2));
+    classify_rightly(&mut after, &model, &Image::random(model.outline().input, 2));
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn health_and_metrics_are_shown_on_their_own_address() {
     };
     assert!(get("/healthz").ends_with("\r\n\r\nok\n"));
     let mut client = server.connect().unwrap();
-    classify_exactly(&mut client, &model, &Image::random(model.outline().input, 1));
+    classify_rightly(&mut client, &model, &Image::random(model.outline().input, 1));
     server.wait_until(|service| service.metrics().classified.get() == 1);
     let text = get("/metrics");
     assert!(text.starts_with("HTTP/1.1 200 OK\r\n"));

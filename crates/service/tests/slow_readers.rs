@@ -17,7 +17,7 @@ use inference::requests::Request;
 use network::image::Image;
 use sordino_service::Limits;
 
-use support::{Running, classify_exactly, frozen, limits};
+use support::{Running, classify_rightly, frozen, limits};
 
 /// Passes what the client says on at once, and what the server says slowly from the moment that `flowing` bytes went by.
 /// Counts them, and ends when told to.
@@ -76,7 +76,7 @@ fn who_reads_slowly_while_tables_flow_holds_nobody_up_and_is_sent_home() {
     assert_eq!(server.service.now().running, 1, "the slow one has a place");
     for number in 0..3 {
         let mut client = server.connect().unwrap();
-        classify_exactly(&mut client, &model, &Image::random(model.outline().input, number));
+        classify_rightly(&mut client, &model, &Image::random(model.outline().input, number));
         client.finish().unwrap();
     }
     // It still has its place when the others are done.

@@ -19,7 +19,7 @@ fn a_dozen_clients_at_once_get_right_answers_within_the_servers_memory() {
     let output = command.args(["--clients", "12", "--running", "2", "--json"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{} {}", text(&output.stdout), text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((report["clients"].as_u64(), report["exact"].as_u64()), (Some(12), Some(12)));
+    assert_eq!((report["clients"].as_u64(), report["close"].as_u64()), (Some(12), Some(12)));
     let memory = |key: &str| report["server_memory"][key].as_u64().unwrap();
     assert!(memory("peak") <= memory("limit") && memory("promised") <= memory("limit"), "{report}");
     for phase in ["connect", "waiting", "offline", "online", "total"] {

@@ -106,7 +106,7 @@ impl ClientKey {
     }
 
     /// `message + e - a s` as values, for each prime; `add_message` adds the message's coefficients.
-    fn encrypt_under(
+    pub(super) fn encrypt_under(
         &self,
         uniform: Vec<AlignedWords>,
         error: &ShortPolynomial,
@@ -129,7 +129,7 @@ impl ClientKey {
         limbs.map(encrypt).collect()
     }
 
-    /// The client's share of the layer's output: W r - s.
+    /// The client's share of the layer's output: W r - s, off by one last place at most.
     ///
     /// # Errors
     /// When the answer has another number of ciphertexts than the layout.
@@ -176,7 +176,7 @@ impl ClientKey {
         let decoded = (0..count).map(|place| {
             let mut residues = [0; 2];
             residues.iter_mut().zip(&phases).for_each(|(residue, phase)| *residue = phase.expose()[place]);
-            decode(parameters, &residues[..phases.len()])
+            decode(parameters, parameters.kept_reading(), &residues[..phases.len()])
         });
         Ok(Secret::new(decoded.collect()))
     }

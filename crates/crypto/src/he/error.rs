@@ -7,19 +7,10 @@
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeError {
-    /// No parameters within the security tables keep the server's weights hidden well enough.
+    /// No parameters within the security table keep the noise of this outline small enough.
     #[error(
-        "no RLWE parameters keep this outline within a statistical distance of 2^-40 at {ring_bits} ring bits; the \
-         best reach 2^{best_distance_log2:.1}"
+        "no RLWE parameters keep the noise of {taps} taps below the last place of {ring_bits}-bit shares"
     )]
-    TooFar {
-        /// Bits of the ring of shares.
-        ring_bits: u32,
-        /// Base-two logarithm of the smallest distance that any candidate reaches.
-        best_distance_log2: f64,
-    },
-    /// No parameters decrypt this outline without a chance of failure.
-    #[error("no RLWE parameters decrypt every answer at {ring_bits} ring bits and {taps} taps")]
     CannotDecrypt {
         /// Bits of the ring of shares.
         ring_bits: u32,

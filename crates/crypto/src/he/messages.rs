@@ -324,8 +324,7 @@ mod tests {
 
     fn messages(ring_bits: u32) -> Messages {
         let shape = LinearShape::Convolution(ConvolutionShape::same(3, 3, 5, 3));
-        let outline =
-            HeOutline::from_layers(ring_bits, WeightBits::Eight, vec![shape]).also_counting(4608, 600_000);
+        let outline = HeOutline::from_layers(ring_bits, WeightBits::Eight, vec![shape]).also_bearing(4608);
         let parameters = HeParameters::from_outline(&outline).unwrap();
         let layout = Layout::new(&parameters, &shape).unwrap();
         let session = PublicSeed::derive(&[3; 32], &[4; 32]).unwrap();
@@ -380,10 +379,11 @@ mod tests {
     fn coefficients_beyond_their_modulus_are_refused() {
         let out_of_range = |error: Option<HeError>, place: usize| matches!(error, Some(HeError::CoefficientRange { index, .. }) if index == place);
         let mut sent = messages(32);
-        set_bits(&mut sent.public_key[32..], 50..100);
+        let width = sent.parameters.tables()[0].modulus().bits() as usize;
+        set_bits(&mut sent.public_key[32..], width..2 * width);
         let key = PublicKey::from_bytes(&sent.parameters, &sent.session, &sent.public_key);
         assert!(out_of_range(key.err(), 1));
-        set_bits(&mut sent.request[32..], 200..250);
+        set_bits(&mut sent.request[32..], 4 * width..5 * width);
         assert!(out_of_range(LinearRequest::from_bytes(&sent.layout, &sent.request).err(), 4));
         for ring_bits in [32, 64] {
             let mut sent = messages(ring_bits);

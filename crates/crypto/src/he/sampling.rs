@@ -1,12 +1,12 @@
-//! Keys, errors, floods and uniform polynomials from streams of random bytes, in constant time.
+//! Keys, errors, masks and uniform polynomials from streams of random bytes, in constant time.
 //!
 //! Only the uniform halves of ciphertexts are drawn by rejection: they are public.
 
 use zeroize::Zeroize;
 
-use super::kernel::AlignedWords;
+use super::kernel::{AlignedWords, LANES};
 use super::modulus::Modulus;
-use super::parameters::{FLOOD_BITS_MAX, HeParameters};
+use super::parameters::HeParameters;
 use crate::domain::Domain;
 use crate::random::{Generator, Seed};
 use crate::secret::{PublicData, Secret};
@@ -22,8 +22,8 @@ const BINOMIAL_BYTES: usize = 6;
 const BINOMIAL_BITS: u32 = 42;
 /// Bytes per uniform residue of up to 56 bits.
 const UNIFORM_BYTES: usize = 7;
-/// Bytes per flood: three words, and a word that holds the upper bits of all three numbers.
-const FLOOD_BYTES: usize = 32;
+/// Bytes per residue of a mask, reduced modulo a prime of at most 50 bits: within 2^-78 of uniform.
+const MASK_BYTES: usize = 16;
 
 /// A uniform polynomial with coefficients -1, 0 and 1.
 pub(super) fn ternary(generator: &mut Generator, degree: usize) -> ShortPolynomial {
@@ -59,33 +59,19 @@ fn binomial_from([a, b, c, d, e, f]: [u8; BINOMIAL_BYTES]) -> i8 {
     word.count_ones() as i8 - (BINOMIAL_BITS / 2) as i8
 }
 
-/// Uniform ring elements.
-pub(super) fn ring_elements(generator: &mut Generator, mask: u64, count: usize) -> Secret<Vec<u64>> {
-    let mut bytes = Secret::new(vec![0; count * 8]);
+/// Uniform residues modulo a prime, in constant time; zeros fill the last lanes.
+pub(super) fn secret_residues(
+    generator: &mut Generator,
+    modulus: &Modulus,
+    count: usize,
+) -> Secret<AlignedWords> {
+    let mut bytes = Secret::new(vec![0; count * MASK_BYTES]);
     generator.fill(bytes.expose_mut());
-    let words = bytes.expose().as_chunks::<8>().0;
-    Secret::new(words.iter().map(|word| u64::from_le_bytes(*word) & mask).collect())
-}
-
-/// Sums of three uniform integers of `bits` bits, not yet centered.
-pub(super) fn floods(generator: &mut Generator, bits: u32, count: usize) -> Secret<Vec<u128>> {
-    assert!(bits <= FLOOD_BITS_MAX, "a flood has at most 85 bits");
-    let mut bytes = Secret::new(vec![0; count * FLOOD_BYTES]);
-    generator.fill(bytes.expose_mut());
-    let draws = bytes.expose().as_chunks::<FLOOD_BYTES>().0;
-    Secret::new(draws.iter().map(|draw| flood_from(draw, bits)).collect())
-}
-
-#[inline(always)]
-fn flood_from(draw: &[u8; FLOOD_BYTES], bits: u32) -> u128 {
-    let words = draw.as_chunks::<8>().0;
-    let word = |index: usize| u128::from(u64::from_le_bytes(words[index]));
-    let upper_bits = FLOOD_BITS_MAX - 64;
-    let number = |index: usize| {
-        let upper = word(3) >> (upper_bits * index as u32);
-        (upper << 64 | word(index)) & ((1 << bits) - 1)
-    };
-    number(0) + number(1) + number(2)
+    let mut residues = Secret::new(AlignedWords::zeros(count.next_multiple_of(LANES)));
+    for (residue, draw) in residues.expose_mut().iter_mut().zip(bytes.expose().as_chunks::<MASK_BYTES>().0) {
+        *residue = modulus.reduce(u128::from_le_bytes(*draw));
+    }
+    residues
 }
 
 /// A uniform polynomial for each prime, expanded from a public seed.
@@ -170,21 +156,26 @@ mod tests {
     }
 
     #[test]
-    fn floods_add_three_numbers_of_the_declared_width() {
-        for bits in [1, 20, 63, 64, 66, 85] {
-            assert_eq!(flood_from(&[255; 32], bits), 3 * ((1 << bits) - 1));
-            assert_eq!(flood_from(&[0; 32], bits), 0);
-            let values = floods(&mut generator(3), bits, 5000);
-            let mean = values.expose().iter().map(|value| *value as f64).sum::<f64>() / 5000.0;
-            let unit = 2_f64.powi(bits as i32);
-            assert!((mean / unit - 1.5 * (1.0 - 1.0 / unit)).abs() < 0.04, "{bits} bits: {mean}");
+    fn masks_are_uniform_modulo_primes_of_all_sizes() {
+        for bits in [22, 35, 50] {
+            let modulus = Modulus::new(crate::he::modulus::ntt_primes(bits, 4096, 1)[0]);
+            let masks = secret_residues(&mut generator(3), &modulus, 40_001);
+            assert!(masks.expose().iter().all(|mask| *mask < modulus.value()));
+            assert!(masks.expose()[40_001..].iter().all(|mask| *mask == 0));
+            // Sixteen cells of 2,500: with 15 degrees of freedom, 50 is passed once in 80,000 draws.
+            let mut cells = [0_f64; 16];
+            for mask in &masks.expose()[..40_000] {
+                cells[(u128::from(*mask) * 16 / u128::from(modulus.value())) as usize] += 1.0;
+            }
+            let statistic: f64 = cells.iter().map(|cell| (cell - 2500.0).powi(2) / 2500.0).sum();
+            assert!(statistic < 50.0, "{bits} bits: {statistic}");
         }
     }
 
     #[test]
     fn uniform_polynomials_depend_on_seed_domain_and_limb() {
-        let outline = HeOutline::from_counts(32, WeightBits::Eight, 9, 9);
-        let parameters = HeParameters::insecure_for_tests(&outline).unwrap();
+        let outline = HeOutline::from_taps(32, WeightBits::Eight, 9);
+        let parameters = HeParameters::from_outline(&outline).unwrap();
         let expand = |domain, byte| expand_uniform(&parameters, domain, &[byte; 32]);
         let first = expand(domain::HE_UNIFORM, 1);
         for (prime, limb) in parameters.primes().zip(&first) {

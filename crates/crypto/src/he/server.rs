@@ -2,33 +2,28 @@
 
 use super::bits::{BitWriter, packed_length};
 use super::client::transform;
-use super::encoding::{compose, encode, rescale};
+use super::encoding::{compose, decode, rescale};
 use super::error::HeError;
 use super::kernel::{Accumulation, AlignedWords, LANES};
 use super::messages::{AnswerCiphertext, LinearAnswer, LinearRequest, PublicKey};
 use super::packing::Layout;
 use super::parameters::HeParameters;
-use super::sampling::{ShortPolynomial, binomial, expand_uniform, floods, ring_elements, stream, ternary};
+use super::sampling::{ShortPolynomial, binomial, expand_uniform, secret_residues, stream, ternary};
 use super::weights::{BlockWeights, PreparedWeights, WeightScratch, interleave};
 use crate::domain;
 use crate::random::{Scope, Seed};
 use crate::secret::Secret;
 
-/// The randomness of one answer: masks, floods, encryptions of zero. One answer spends it.
+/// The randomness of one answer: masks and encryptions of zero. One answer spends it.
 pub struct AnswerSecrets {
     masks: Seed,
-    floods: Seed,
     zeros: Seed,
 }
 
 impl AnswerSecrets {
     /// The randomness of the answer at this place.
     pub fn derive(root: &Seed, scope: &Scope) -> Self {
-        Self {
-            masks: root.derive(domain::HE_MASK, scope),
-            floods: root.derive(domain::HE_FLOOD, scope),
-            zeros: root.derive(domain::HE_ZERO, scope),
-        }
+        Self { masks: root.derive(domain::HE_MASK, scope), zeros: root.derive(domain::HE_ZERO, scope) }
     }
 
     /// The server's share s of the answer that was made at this place: the same values that came with the answer,
@@ -37,16 +32,44 @@ impl AnswerSecrets {
         let masks = root.derive(domain::HE_MASK, scope);
         let mut share = Secret::new(vec![0; layout.shape().output_values()]);
         for output in 0..layout.output_ciphertexts() {
-            layout.scatter(output, output_masks(layout, &masks, output).expose(), share.expose_mut());
+            let mask = OutputMask::draw(layout, &masks, output);
+            layout.scatter(output, mask.share(layout).expose(), share.expose_mut());
         }
         share
     }
 }
 
-/// The mask of each value of one output ciphertext.
-fn output_masks(layout: &Layout, masks: &Seed, output: usize) -> Secret<Vec<u64>> {
-    let ring_mask = layout.parameters().ring_mask();
-    ring_elements(&mut stream(masks, output), ring_mask, layout.output_count(output))
+/// The mask S of one output ciphertext's useful coefficients: uniform modulo q, and so for each prime.
+///
+/// What the client sees of those coefficients is then uniform too, whatever it sent: they tell it nothing but its share.
+pub(super) struct OutputMask {
+    limbs: Vec<Secret<AlignedWords>>,
+    count: usize,
+}
+
+impl OutputMask {
+    pub(super) fn draw(layout: &Layout, masks: &Seed, output: usize) -> Self {
+        let (mut generator, count) = (stream(masks, output), layout.output_count(output));
+        let tables = layout.parameters().tables().iter();
+        let limbs = tables.map(|table| secret_residues(&mut generator, table.modulus(), count)).collect();
+        Self { limbs, count }
+    }
+
+    #[cfg(test)]
+    pub(super) fn residue(&self, limb: usize, place: usize) -> u64 {
+        self.limbs[limb].expose()[place]
+    }
+
+    /// The server's share: round(t S / q), since the client decrypts what S was subtracted from.
+    fn share(&self, layout: &Layout) -> Secret<Vec<u64>> {
+        let parameters = layout.parameters();
+        let value = |place: usize| {
+            let mut residues = [0; 2];
+            residues.iter_mut().zip(&self.limbs).for_each(|(residue, limb)| *residue = limb.expose()[place]);
+            decode(parameters, parameters.whole_reading(), &residues[..self.limbs.len()])
+        };
+        Secret::new((0..self.count).map(value).collect())
+    }
 }
 
 /// One tile's ciphertexts, expanded and interleaved for the products.
@@ -189,7 +212,7 @@ fn pair_halves(polynomials: Vec<Secret<AlignedWords>>) -> Vec<[Secret<AlignedWor
     std::iter::from_fn(|| Some([polynomials.next()?, polynomials.next()?])).collect()
 }
 
-/// Adds e_2, mask and flood, and writes what may be sent.
+/// Subtracts the mask, adds e_2, and writes what may be sent.
 fn finish_output(
     layout: &Layout,
     output: usize,
@@ -199,17 +222,16 @@ fn finish_output(
 ) -> (AnswerCiphertext, Secret<Vec<u64>>) {
     let parameters = layout.parameters();
     let (format, degree, count) = (parameters.format(), parameters.degree(), layout.output_count(output));
-    let masks = output_masks(layout, &secrets.masks, output);
-    let floods = floods(&mut stream(&secrets.floods, output), parameters.flood_bits(), count);
+    let mask = OutputMask::draw(layout, &secrets.masks, output);
     let (mut values, mut uniform) = (Vec::new(), Vec::new());
     for (limb, [product, mut second]) in limbs.into_iter().enumerate() {
+        let modulus = parameters.tables()[limb].modulus();
         let mut useful = Secret::new(AlignedWords::zeros(count.next_multiple_of(LANES)));
-        let hidden = layout.output_places(output).zip(masks.expose()).zip(floods.expose());
-        for (value, (((coefficient, _), mask), flood)) in useful.expose_mut().iter_mut().zip(hidden) {
-            *value = hide(parameters, limb, product.expose()[coefficient], *mask, *flood);
+        let hidden = layout.output_places(output).zip(mask.limbs[limb].expose().iter());
+        for (value, ((coefficient, _), mask)) in useful.expose_mut().iter_mut().zip(hidden) {
+            *value = modulus.subtract(product.expose()[coefficient], *mask);
         }
         values.push(useful);
-        let modulus = parameters.tables()[limb].modulus();
         for (coefficient, error) in second.expose_mut().iter_mut().zip(zero.error.expose()) {
             *coefficient = modulus.add(*coefficient, modulus.lift(i64::from(*error)));
         }
@@ -220,10 +242,10 @@ fn finish_output(
     );
     write_section(&mut bytes, parameters, uniform, degree, (format.uniform_bits, format.uniform_dropped));
     write_section(&mut bytes, parameters, values, count, (format.value_bits, format.value_dropped));
-    (AnswerCiphertext { bytes }, masks)
+    (AnswerCiphertext { bytes }, mask.share(layout))
 }
 
-/// Rescales, leaves out the low bits, and packs. Only what is flooded or pseudorandom already comes here.
+/// Rescales, leaves out the low bits, and packs. Only what is uniform or pseudorandom already comes here.
 fn write_section(
     bytes: &mut Vec<u8>,
     parameters: &HeParameters,
@@ -245,13 +267,4 @@ fn write_section(
         }
     }
     writer.finish();
-}
-
-/// Subtracts the mask from the plaintext and adds the centered flood.
-#[inline(always)]
-pub(super) fn hide(parameters: &HeParameters, limb: usize, residue: u64, mask: u64, flood: u128) -> u64 {
-    let modulus = parameters.tables()[limb].modulus();
-    let masked = modulus.add(residue, encode(parameters, limb, mask.wrapping_neg() & parameters.ring_mask()));
-    let flood = modulus.add(modulus.reduce(flood), parameters.flood_center(limb));
-    modulus.add(masked, flood)
 }

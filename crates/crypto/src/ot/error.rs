@@ -75,6 +75,9 @@ pub enum OtError {
         /// How many transfers the message carries.
         transfers: usize,
     },
+    /// The peer corrected its trees towards different choices, or grew them inconsistently.
+    #[error("the corrections do not belong to one list of choices; the session must end")]
+    Inconsistent,
     /// This side asked for a chunk outside the limits of memory.
     #[error("a chunk of {requested} transfers was asked for, 1 to {limit} are possible")]
     ChunkSize {

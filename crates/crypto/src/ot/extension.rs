@@ -1,7 +1,8 @@
 //! From 128 base transfers to any number of correlated ones, at four bytes each.
 //!
 //! Roy, "SoftSpokenOT: Quieter OT Extension from Small-Field Silent VOLE in the Minicrypt Model", CRYPTO
-//! 2022, section 3 (figure 7, with the repetition code), for semi-honest parties, with k = 4.
+//! 2022, section 3 (figure 7, with the repetition code), with k = 4 and a check of every chunk (`check.rs`) that
+//! makes it safe against parties of any behavior.
 //!
 //! ```text
 //!   receiver (client)                                         sender (server), offset D
@@ -17,12 +18,13 @@
 //! Leaf x of a tree has the stream r_x. The receiver holds u = sum of r_x and v = sum of x r_x; the sender,
 //! whose four bits of the offset are d, lacks r_d and holds w = sum of (x xor d) r_x = v + d u (bit by bit,
 //! with sums in characteristic 2). The correction u + b, one bit per tree and transfer, lets it turn that
-//! into v + d b.
+//! into v + d b. Every chunk has 128 transfers more than it was asked for, which hide the choices in the check.
 //!
 //! A chunk is taken from the state in an order both sides know from the plan, belongs to a range of the
 //! streams that no other chunk has, and is spent by value. Several chunks may be worked on by several
 //! threads.
 
+mod check;
 mod receiver;
 mod sender;
 
@@ -34,6 +36,7 @@ use crate::ot::kernel::{BLOCK, Strip};
 use crate::ot::tree::TREES;
 use crate::ot::values::{check_length, check_padding, clear_padding};
 use crate::random::SessionId;
+use check::{Check, MASKING};
 
 /// The largest chunk, which bounds memory: 16 MiB of labels and 4 MiB of corrections.
 pub const MAXIMUM_CHUNK: usize = 1 << 20;
@@ -42,18 +45,23 @@ pub const MAXIMUM_CHUNK: usize = 1 << 20;
 /// all streams together differ from uniform ones by less than 2^-54.
 pub const MAXIMUM_TRANSFERS: u64 = 1 << 40;
 
-/// The receiver's message of one chunk: its choices under the sums of the trees' streams.
+/// The receiver's message of one chunk: its choices under the sums of the trees' streams, and what shows that they are
+/// the same in all trees.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Corrections {
     count: usize,
     /// Per block of 2048 transfers one strip for each tree; the strips of the last block end with its
-    /// transfers.
+    /// transfers. Then the strips of the masking transfers, then the check.
     bytes: Vec<u8>,
 }
 
 impl Corrections {
-    /// Length on the wire: four bytes per transfer, rounded up to eight transfers.
+    /// Length on the wire: four bytes per transfer, rounded up to eight transfers, and 560 for the check.
     pub const fn byte_length(count: usize) -> usize {
+        Self::strips_length(count) + Self::strips_length(MASKING) + Check::BYTES
+    }
+
+    const fn strips_length(count: usize) -> usize {
         TREES * count.div_ceil(8)
     }
 
@@ -74,9 +82,9 @@ impl Corrections {
     pub fn from_bytes(count: usize, bytes: &[u8]) -> Result<Self, OtError> {
         check_chunk(count)?;
         check_length(OtMessage::Corrections, Self::byte_length(count), bytes.len())?;
-        let last_block = count / BLOCK * Self::byte_length(BLOCK);
+        let last_block = count / BLOCK * Self::strips_length(BLOCK);
         let last_strip = (count % BLOCK).div_ceil(8).max(1);
-        for strip in bytes[last_block..].chunks_exact(last_strip) {
+        for strip in bytes[last_block..Self::strips_length(count)].chunks_exact(last_strip) {
             check_padding(OtMessage::Corrections, count, strip)?;
         }
         Ok(Self { count, bytes: bytes.to_vec() })
@@ -92,17 +100,37 @@ impl Corrections {
     }
 
     fn load_block(&self, block: usize, strips: &mut [Strip; TREES]) {
-        let size = Self::byte_length(BLOCK);
-        let bytes = &self.bytes[block * size..self.bytes.len().min((block + 1) * size)];
-        for (strip, bytes) in strips.iter_mut().zip(bytes.chunks_exact(bytes.len() / TREES)) {
-            load_strip(strip, bytes);
-        }
+        let size = Self::strips_length(BLOCK);
+        load_strips(
+            &self.bytes[block * size..Self::strips_length(self.count).min((block + 1) * size)],
+            strips,
+        );
+    }
+
+    fn load_masking(&self, strips: &mut [Strip; TREES]) {
+        load_strips(&self.corrected()[Self::strips_length(self.count)..], strips);
+    }
+
+    /// All but the check.
+    fn corrected(&self) -> &[u8] {
+        &self.bytes[..Self::strips_length(self.count) + Self::strips_length(MASKING)]
+    }
+
+    fn check(&self) -> Check {
+        Check::from_bytes(self.bytes.last_chunk().expect("a length that was checked or made here"))
     }
 }
 
 impl std::fmt::Debug for Corrections {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "Corrections({} transfers)", self.count)
+    }
+}
+
+/// As many strips as there are trees.
+fn load_strips(bytes: &[u8], strips: &mut [Strip; TREES]) {
+    for (strip, bytes) in strips.iter_mut().zip(bytes.chunks_exact(bytes.len() / TREES)) {
+        load_strip(strip, bytes);
     }
 }
 
@@ -136,6 +164,13 @@ pub(in crate::ot) struct Range {
     pub(in crate::ot) count: usize,
 }
 
+impl Range {
+    /// The first cipher block of the masking transfers.
+    fn masking_cipher(&self) -> u64 {
+        self.first_cipher + self.count.div_ceil(128) as u64
+    }
+}
+
 /// Hands out ranges in order. It only moves forward.
 #[derive(Debug)]
 struct Counter {
@@ -150,12 +185,12 @@ impl Counter {
 
     fn take(&mut self, count: usize) -> Result<Range, OtError> {
         check_chunk(count)?;
-        let left = MAXIMUM_TRANSFERS - 128 * self.next_cipher;
-        if count as u64 > left {
+        let left = MAXIMUM_TRANSFERS.saturating_sub(128 * self.next_cipher);
+        if (count + MASKING) as u64 > left {
             return Err(OtError::Exhausted { requested: count, left });
         }
         let first_cipher = self.next_cipher;
-        self.next_cipher += count.div_ceil(128) as u64;
+        self.next_cipher += (count.div_ceil(128) + MASKING / 128) as u64;
         Ok(Range { session: self.session, first_cipher, count })
     }
 }

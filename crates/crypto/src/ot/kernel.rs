@@ -25,7 +25,10 @@ pub(in crate::ot) const BLOCK: usize = 2048;
 /// Cipher blocks of one leaf that one block of transfers uses up.
 pub(in crate::ot) const CIPHERS_PER_BLOCK: usize = BLOCK / 128;
 /// Columns of the matrix: bits of a label.
-const COLUMNS: usize = TREES * DEPTH;
+pub(in crate::ot) const COLUMNS: usize = TREES * DEPTH;
+
+/// A polynomial over two elements of degree below 256, low half first.
+pub(in crate::ot) type Product = [u128; 2];
 
 /// 2048 bits, transfer 0 in the lowest bit of the first word.
 pub(in crate::ot) type Strip = [u128; CIPHERS_PER_BLOCK];
@@ -128,19 +131,51 @@ impl Engine {
         labels.copy_from_slice(&block[..labels.len()]);
     }
 
+    /// Turns labels into their columns, 128 at a time: word c of a square holds bit c of its labels. Missing labels are
+    /// zeros.
+    pub(in crate::ot) fn columns_of(&self, labels: &[u128], mut each: impl FnMut(&[u128; COLUMNS])) {
+        let mut rows = Box::new(Zeroizing::new([[0; 4]; COLUMNS]));
+        let mut columns = Box::new(Zeroizing::new([0; 4 * COLUMNS]));
+        for labels in labels.chunks(4 * COLUMNS) {
+            rows.as_flattened_mut().fill(0);
+            for (index, label) in labels.iter().enumerate() {
+                rows[index % COLUMNS][index / COLUMNS] = *label;
+            }
+            self.transpose_quarter(&rows, &mut columns);
+            columns.as_chunks().0.iter().take(labels.len().div_ceil(COLUMNS)).for_each(&mut each);
+        }
+    }
+
+    /// Adds to each sum the product of its word with the factor: polynomials over two elements, products unreduced.
+    pub(in crate::ot) fn multiply_add(
+        &self,
+        sums: &mut [Product; COLUMNS],
+        words: &[u128; COLUMNS],
+        factor: u128,
+    ) {
+        match self {
+            Self::Portable(_) => portable::multiply_add(sums, words, factor),
+            // SAFETY: `new` makes these variants only where AES-NI is detected, which comes with PCLMULQDQ.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) | Self::Avx512(_) => unsafe { avx2::multiply_add(sums, words, factor) },
+        }
+    }
+
     /// Turns the columns of the workspace into labels.
     fn transpose(&self, workspace: &Workspace, labels: &mut [u128; BLOCK]) {
         let quarters = workspace.columns.iter().zip(labels.as_chunks_mut().0);
-        for (columns, labels) in quarters {
-            match self {
-                Self::Portable(_) => portable::transpose(columns, labels),
-                // SAFETY: `new` makes this variant only where AES-NI and AVX2 are detected.
-                #[cfg(target_arch = "x86_64")]
-                Self::Avx2(_) => unsafe { avx2::transpose(columns, labels) },
-                // SAFETY: `new` makes this variant only where VAES and AVX-512 are detected.
-                #[cfg(target_arch = "x86_64")]
-                Self::Avx512(_) => unsafe { avx512::transpose(columns, labels) },
-            }
+        quarters.for_each(|(columns, labels)| self.transpose_quarter(columns, labels));
+    }
+
+    fn transpose_quarter(&self, columns: &Quarter, labels: &mut [u128; 512]) {
+        match self {
+            Self::Portable(_) => portable::transpose(columns, labels),
+            // SAFETY: `new` makes this variant only where AES-NI and AVX2 are detected.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(_) => unsafe { avx2::transpose(columns, labels) },
+            // SAFETY: `new` makes this variant only where VAES and AVX-512 are detected.
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(_) => unsafe { avx512::transpose(columns, labels) },
         }
     }
 }

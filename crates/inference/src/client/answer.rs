@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crypto::random::{InferenceId, SessionId};
 use network::reference::Coins;
 use network::walk::ValueId;
 use zeroize::Zeroize;
@@ -28,11 +29,22 @@ impl Answer {
     }
 }
 
-/// The client's shares of everything that is rounded, for the oracle that repeats the protocol's rounding.
-#[derive(Default)]
+/// The client's shares, for the oracle that repeats the protocol's rounding.
+///
+/// Alone it repeats all but the errors of the encryption, which the server's secrets decide with it:
+/// [`crate::verify::ProtocolCoins`] takes both.
 pub struct ShareRecord {
-    /// Of every value that an interactive step reads, and of the logits.
-    pub shares: Vec<(ValueId, Vec<u64>)>,
+    pub(crate) session: SessionId,
+    pub(crate) inference: InferenceId,
+    /// By value, as far as the client has a share of it before there is an image: all but the answer's.
+    pub(crate) shares: Vec<Vec<u64>>,
+}
+
+impl ShareRecord {
+    /// The client's share of a value, in the value's ring.
+    pub fn share(&self, value: ValueId) -> &[u64] {
+        &self.shares[value.0]
+    }
 }
 
 impl fmt::Debug for ShareRecord {
@@ -43,13 +55,12 @@ impl fmt::Debug for ShareRecord {
 
 impl Drop for ShareRecord {
     fn drop(&mut self) {
-        self.shares.iter_mut().for_each(|(_, shares)| shares.zeroize());
+        self.shares.iter_mut().for_each(Zeroize::zeroize);
     }
 }
 
 impl Coins for ShareRecord {
     fn client_share(&self, value: ValueId, scalar: usize) -> u64 {
-        let found = self.shares.iter().find(|(recorded, _)| *recorded == value);
-        found.map_or(0, |(_, shares)| shares[scalar])
+        self.share(value)[scalar]
     }
 }

@@ -20,6 +20,7 @@ use crate::server::{ServedModel, WeightMemory};
 use crate::setup::client::{ClientSession, Greeting};
 use crate::setup::messages::ModelName;
 use crate::setup::server::{Greeted, ServerSession};
+use crate::verify::ProtocolCoins;
 use crate::workers::Workers;
 
 impl Outgoing for Vec<u8> {
@@ -118,9 +119,11 @@ fn two_images_go_their_way_without_any_connection() {
             let mut serving = PreparingServer::new(&mut server, &server_workers, inference).unwrap();
             converse(&offline::messages::list(plan), 1, &mut preparing, &mut serving);
             let (mut own, _) = preparing.finish(true);
-            records.push(own.take_record().unwrap());
+            let theirs = serving.finish().0;
+            let record = own.take_record().unwrap();
+            records.push(ProtocolCoins::new(&model, plan, record, &theirs.mask_seed()).unwrap());
             prepared.push(own);
-            kept.push(serving.finish().0);
+            kept.push(theirs);
         }
         let images = [3, 4].map(|seed| Image::random(model.outline().input, seed));
         let batch = prepared.into_iter().zip(&images).collect();

@@ -205,10 +205,12 @@ impl<'a> PreparingClient<'a> {
     }
 
     fn record(&self) -> ShareRecord {
-        let outline = self.plan.outline();
-        let read = outline.steps.iter().filter(|step| step.operation.is_interactive());
-        let values = read.map(|step| step.inputs[0]).chain([outline.output()]);
-        ShareRecord { shares: values.map(|value| (value, self.shares.of(value).to_unsigned())).collect() }
+        let values = (0..self.plan.outline().value_count()).map(ValueId);
+        ShareRecord {
+            session: self.session.id,
+            inference: self.inference,
+            shares: values.map(|value| self.shares.of(value).to_unsigned()).collect(),
+        }
     }
 }
 

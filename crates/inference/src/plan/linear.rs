@@ -7,9 +7,6 @@ use network::walk::StepId;
 use crate::InferenceError;
 use crate::geometry;
 
-/// The ring degree below which a second parameter set is worth its keys.
-const SMALL_DEGREE: usize = 4096;
-
 /// A layer with secret weights, by its place among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct JobId(pub(crate) usize);
@@ -32,32 +29,30 @@ pub(super) fn plan(outline: &ModelOutline) -> Result<(Vec<HeParameters>, Vec<Lin
     };
     let layers = outline.linear_steps().map(shape).collect::<Result<Vec<_>, InferenceError>>()?;
     let rings: Vec<u32> = layers.iter().map(|(id, _)| outline.step(*id).ring_bits).collect();
-    let choice = |lowest: u32, highest: u32, sets: u32| {
+    let choice = |lowest: u32, highest: u32| {
         let shapes = layers.iter().zip(&rings).filter(|(_, ring)| (lowest..=highest).contains(ring));
         let shapes = shapes.map(|((_, shape), _)| *shape).collect();
-        let part = HeOutline::from_layers(highest, geometry::weight_bits(outline.weight_bits), shapes)
-            .sharing_among(sets);
-        HeParameters::from_outline(&part)
+        HeParameters::from_outline(&HeOutline::from_layers(
+            highest,
+            geometry::weight_bits(outline.weight_bits),
+            shapes,
+        ))
     };
     let Some(&widest) = rings.iter().max() else { return Ok((Vec::new(), Vec::new())) };
-    let mut parameters = vec![choice(0, widest, 1)?];
+    let mut parameters = vec![choice(0, widest)?];
     let mut narrow = widest;
-    if parameters[0].degree() > SMALL_DEGREE {
-        // The widest narrow ring and those below it get a set of their own, listed first.
+    if parameters[0].answer_primes() > 1 {
+        // The widest ring whose answers fit one prime and those below it get a set of their own, listed first.
         let mut candidates = rings.clone();
         candidates.sort_unstable();
         candidates.dedup();
         for ring_bits in candidates.into_iter().rev().skip(1) {
-            let below = choice(0, ring_bits, 2)?;
-            if below.degree() > SMALL_DEGREE {
-                continue;
-            }
-            // Half of the squared distance may ask too much of the widest ring; then one set serves all layers.
-            if let Ok(above) = choice(ring_bits + 1, widest, 2) {
+            let below = choice(0, ring_bits)?;
+            if below.answer_primes() == 1 {
+                parameters = vec![below, choice(ring_bits + 1, widest)?];
                 narrow = ring_bits;
-                parameters = vec![below, above];
+                break;
             }
-            break;
         }
     }
     let jobs = layers
@@ -92,12 +87,10 @@ mod tests {
     }
 
     #[test]
-    fn two_sets_of_parameters_keep_the_distance_together() {
+    fn wide_rings_have_a_set_of_their_own() {
         let outline = mixed_rings();
         let (parameters, jobs) = plan(&outline).unwrap();
-        assert_eq!(parameters.iter().map(HeParameters::degree).collect::<Vec<_>>(), [4096, 8192]);
-        let joint = HeParameters::joint_distance_log2(&parameters);
-        assert!(joint <= -40.0 && parameters.iter().all(|set| set.distance_log2() < joint), "{parameters:?}");
+        assert_eq!(parameters.iter().map(HeParameters::answer_primes).collect::<Vec<_>>(), [1, 2]);
         for job in jobs {
             let ring_bits = outline.step(job.step).ring_bits;
             assert!(ring_bits <= parameters[job.group].ring_bits());

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crypto::domain;
 use crypto::garble::label::Offset;
 use crypto::he::AnswerSecrets;
-use crypto::random::Seed;
+use crypto::random::{InferenceId, Seed, SessionId};
 use crypto::ring::{RingVector, RingWidth, Share};
 use crypto::secret::Secret;
 use network::digest::Digest;
@@ -53,7 +53,7 @@ impl StoredServer {
             Reader::new(Role::Server, model.stored_digest(), body_bytes(plan), self.0.expose())?;
         let root = Seed::from_bytes(reader.array());
         let offset = Arc::new(Offset::new(u128::from_le_bytes(reader.array()))?);
-        let masks = masks(plan, &header, &root);
+        let masks = masks(plan, header.session, header.inference, &root);
         let parts = plan.parts().iter().map(|planned| Arc::clone(&planned.part).revive_server(&mut reader));
         let parts = parts.collect::<Result<_, _>>()?;
         let Header { made_for, session, inference } = header;
@@ -96,9 +96,9 @@ fn body_bytes(plan: &Plan) -> usize {
 }
 
 /// The masks of the linear layers' answers, as they were drawn when those were made.
-fn masks(plan: &Plan, header: &Header, root: &Seed) -> Vec<Share> {
+pub(crate) fn masks(plan: &Plan, session: SessionId, inference: InferenceId, root: &Seed) -> Vec<Share> {
     let mask = |job: &LinearJob| {
-        let scope = answer_scope(header.session, header.inference, job.step);
+        let scope = answer_scope(session, inference, job.step);
         let values = AnswerSecrets::rederive_masks(root, &scope, &job.layout);
         let width = RingWidth::new(plan.outline().step(job.step).ring_bits).expect("the plan has this ring");
         Share::new(RingVector::from_unsigned(width, values.expose()))

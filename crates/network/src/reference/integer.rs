@@ -8,6 +8,7 @@
 //! | --- | --- | --- |
 //! | ReLU kept | round to nearest | the same |
 //! | ReLU dropped | round to nearest | stochastic: T of known-MSB truncation, from b |
+//! | linear layer | exact | off by what the encryption added, a last place at most |
 //! | logits | floor | floor, or one less when the low bits of b exceed those of the value |
 
 use super::{kernels, narrow};
@@ -17,13 +18,19 @@ use crate::inference_model::{
 };
 use crate::mask::SiteMask;
 use crate::shape::Shape;
-use crate::walk::ValueId;
+use crate::walk::{StepId, ValueId};
 
-/// The client's shares, where the rounding depends on them.
+/// What the protocol's rounding depends on.
 pub trait Coins {
     /// The client's share of one scalar of a value that an `Activate` step reads, or of the logits, in that value's ring.
     /// Bits beyond the ring are ignored.
     fn client_share(&self, value: ValueId, scalar: usize) -> u64;
+
+    /// What the encryption of a linear layer added to one scalar of its output, in last places of the product with the
+    /// weights. Both parties' secrets together tell it; none, where they are not at hand.
+    fn linear_error(&self, _value: ValueId, _scalar: usize) -> i64 {
+        0
+    }
 }
 
 /// Every value of one run.
@@ -91,12 +98,21 @@ pub fn trace(model: &InferenceModel, image: &Image, coins: Option<&dyn Coins>) -
     image.expect_shape(outline.input)?;
     let mut values = vec![outline.image.encode(image)];
     let mut layers = model.layers().iter();
-    for step in &outline.steps {
+    for (id, step) in outline.numbered_steps() {
         let value = match &step.operation {
             ModelOperation::Linear { geometry, channel_shifts } => {
                 let layer = layers.next().expect("a model has weights for each linear step");
                 let input = (values[step.inputs[0].0].as_slice(), outline.shape(step.inputs[0]));
-                linear(geometry, channel_shifts, layer, input, step.shape)
+                let mut sums = linear(geometry, channel_shifts, layer, input, step.shape);
+                if let Some(coins) = coins {
+                    let pixels = step.shape.pixels() as usize;
+                    for (scalar, sum) in sums.iter_mut().enumerate() {
+                        let error =
+                            coins.linear_error(id.output(), scalar) << channel_shifts[scalar / pixels];
+                        *sum = sum.wrapping_add(error);
+                    }
+                }
+                sums
             }
             ModelOperation::Activate { .. } => activate(outline, step, &values, coins),
             _ => rearrange(outline, step, &values),
@@ -105,6 +121,27 @@ pub fn trace(model: &InferenceModel, image: &Image, coins: Option<&dyn Coins>) -
     }
     let logits = round_logits(outline, &values[outline.output().0], coins);
     Ok(Trace { values, logits })
+}
+
+/// What the weights of each linear step make of these inputs: no shifts, no biases, and sums that wrap. For whoever holds
+/// shares of both sides of a layer against it.
+///
+/// # Panics
+/// If an input has another size than its layer takes.
+pub fn weights_alone<'a>(
+    model: &InferenceModel,
+    inputs: impl Fn(StepId) -> &'a [i64],
+) -> Vec<(StepId, Vec<i64>)> {
+    let outline = model.outline();
+    let mut layers = model.layers().iter();
+    let apply = |(id, step): (StepId, &ModelStep)| {
+        let ModelOperation::Linear { geometry, .. } = &step.operation else { return None };
+        let layer = layers.next().expect("a model has weights for each linear step");
+        let input = (inputs(id), outline.shape(step.inputs[0]));
+        assert_eq!(input.0.len() as u64, input.1.scalars(), "an input of the layer's size");
+        Some((id, multiply(geometry, input, step.shape, &layer.weights)))
+    };
+    outline.numbered_steps().filter_map(apply).collect()
 }
 
 /// The lowest bits of a number, as a signed one.

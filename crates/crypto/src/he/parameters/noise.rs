@@ -1,88 +1,58 @@
-//! How far an answer's noise may betray the weights, and how much of it decryption bears.
+//! How far a decrypted share may be off, and how short an answer may be written.
 //!
-//! Before the flood, one useful coefficient of an answer holds, beside the plaintext, the noise
+//! Beside the plaintext, one useful coefficient of an answer holds the noise
 //!
 //! ```text
 //! delta = sum over taps of w (e + eps)  +  u e_pk + e_2 s  +  eps'
 //! ```
 //!
 //! with e, e_pk, e_2 centered binomial (variance 10.5, at most 21), u and s uniform ternary, eps and eps' the
-//! rounding of the encodings. Adding a flood of density f with Fisher information I leaves the sent coefficient at
-//! Hellinger distance H^2 <= delta^2 I / 8 from one that holds no delta. Squares add over independent floods, and
-//! the statistical distance is at most sqrt(2) H: over the whole inference at most
-//! sqrt(sum of E[delta^2]) sqrt(I) / 2. For the sum of three uniforms on [0, 2^b), I = 4.5622 / 2^(2b).
+//! rounding of the encodings. Rescaling and leaving out low bits add their own. With eta = t delta / q the two shares
+//! add up to W r plus eta rounded to one of its two neighbors; here eta stays within half a unit, so that a share is off
+//! by one last place at most.
 
-/// Limit on the whole inference's statistical distance.
-pub(super) const DISTANCE_LIMIT_LOG2: i32 = -40;
-/// The widest flood that one draw of three words and a half can make.
-pub(in crate::he) const FLOOD_BITS_MAX: u32 = 85;
-/// Fisher information of three uniforms on the unit interval, rounded up, in ten-thousandths.
-const FISHER_TEN_THOUSANDTHS: u128 = 45_622;
-/// Twelve times the variance of e + eps: 12 (10.5 + 1/12).
-const INPUT_VARIANCE_TWELFTHS: u128 = 127;
-/// Twelve times the variance, per coefficient of the ring, of u e_pk + e_2 s: 12 * 2 * 2/3 * 10.5.
-const ZERO_VARIANCE_TWELFTHS: u128 = 168;
+/// Variance of e + eps.
+const INPUT_VARIANCE: f64 = 10.5 + 1.0 / 12.0;
+/// Variance, per coefficient of the ring, of u e_pk + e_2 s.
+const ZERO_VARIANCE: f64 = 2.0 * TERNARY_VARIANCE * 10.5;
+/// Variance of a uniform trit.
+const TERNARY_VARIANCE: f64 = 2.0 / 3.0;
+/// Variance of rounding, in squared units of what is rounded to.
+const ROUNDING_VARIANCE: f64 = 1.0 / 12.0;
 /// Largest error of an encryption.
 const ERROR_BOUND: u128 = 21;
 
-/// The noise of all answers of an inference, before the flood.
+/// The noise of the answers of an inference.
 #[derive(Clone, Debug)]
 pub(in crate::he) struct AnswerNoise {
     weight_bound: u128,
     max_taps: u64,
-    coefficients: u128,
-    /// Sum over coefficients of their taps.
-    tap_coefficients: u128,
 }
 
 impl AnswerNoise {
     pub(super) fn new(weight_bound: u32) -> Self {
-        Self { weight_bound: u128::from(weight_bound), max_taps: 0, coefficients: 0, tap_coefficients: 0 }
+        Self { weight_bound: u128::from(weight_bound), max_taps: 0 }
     }
 
     /// Adds answers in which this many weights meet.
-    pub(super) fn count(&mut self, taps: u64, coefficients: u64) {
+    pub(super) fn count(&mut self, taps: u64) {
         self.max_taps = self.max_taps.max(taps);
-        self.coefficients = self.coefficients.saturating_add(u128::from(coefficients));
-        let product = u128::from(taps) * u128::from(coefficients);
-        self.tap_coefficients = self.tap_coefficients.saturating_add(product);
     }
 
     pub(super) fn max_taps(&self) -> u64 {
         self.max_taps
     }
 
-    /// Twelve times the sum over all coefficients of E[delta^2], for the worst weights.
-    fn energy_twelfths(&self, degree: usize) -> u128 {
-        let input = self.tap_coefficients.saturating_mul(self.weight_bound * self.weight_bound);
-        let zero = ZERO_VARIANCE_TWELFTHS * degree as u128 + 1;
-        input.saturating_mul(INPUT_VARIANCE_TWELFTHS).saturating_add(self.coefficients.saturating_mul(zero))
-    }
-
-    /// Whether the distance is at most 2^-40, or its part when several sets share that: decided in integers,
-    /// sets energy I / 4 <= 2^(2b - 80).
-    pub(super) fn is_within_limit(&self, degree: usize, flood_bits: u32, sets: u32) -> bool {
-        let Some(limit_bits) = (2 * flood_bits).checked_sub(2 * DISTANCE_LIMIT_LOG2.unsigned_abs()) else {
-            return false;
-        };
-        let energy = self.energy_twelfths(degree).checked_mul(u128::from(sets));
-        let left = energy.and_then(|energy| energy.checked_mul(FISHER_TEN_THOUSANDTHS));
-        let right = (12_u128 * 4 * 10_000).checked_mul(1_u128.checked_shl(limit_bits).unwrap_or(u128::MAX));
-        left.is_some_and(|left| left <= right.unwrap_or(u128::MAX))
-    }
-
-    /// The distance, for people.
-    pub(super) fn distance_log2(&self, degree: usize, flood_bits: u32) -> f64 {
-        let energy = self.energy_twelfths(degree) as f64 / 12.0;
-        let fisher = FISHER_TEN_THOUSANDTHS as f64 / 10_000.0;
-        (energy * fisher).log2() / 2.0 - 1.0 - f64::from(flood_bits)
-    }
-
-    /// Twice the largest absolute value of delta plus flood.
-    fn doubled_bound(&self, degree: usize, flood_bits: u32) -> Option<u128> {
+    /// Twice the largest absolute value of delta.
+    fn doubled_bound(&self, degree: usize) -> Option<u128> {
         let input = u128::from(self.max_taps).checked_mul(self.weight_bound * (2 * ERROR_BOUND + 1))?;
-        let zero = 2 * 2 * ERROR_BOUND * degree as u128;
-        input.checked_add(zero + 1 + (3 << flood_bits))
+        input.checked_add(2 * 2 * ERROR_BOUND * degree as u128 + 1)
+    }
+
+    /// The variance of delta, for the worst weights.
+    fn variance(&self, degree: usize) -> f64 {
+        let energy = self.max_taps as f64 * (self.weight_bound * self.weight_bound) as f64;
+        energy * INPUT_VARIANCE + degree as f64 * ZERO_VARIANCE
     }
 }
 
@@ -101,24 +71,20 @@ pub(in crate::he) struct AnswerFormat {
     pub(in crate::he) value_bits: u32,
     /// Bits sent per coefficient of the second half.
     pub(in crate::he) uniform_bits: u32,
-    /// The gap between plaintexts over twice the largest noise, in bits.
-    pub(super) noise_margin_bits: f64,
+    /// The standard deviation of eta for the worst weights, in last places of a share.
+    pub(super) deviation: f64,
 }
 
 impl AnswerFormat {
-    /// The shortest answer that decrypts whatever the noise does, if there is one.
-    pub(super) fn choose(
-        primes: &[u64],
-        ring_bits: u32,
-        degree: usize,
-        flood_bits: u32,
-        noise: &AnswerNoise,
-    ) -> Option<Self> {
-        let gap = quotient_by_power_of_two(primes, ring_bits);
-        let answer_noise = noise.doubled_bound(degree, flood_bits)?;
-        (1..=primes.len().min(2)).find_map(|kept| {
+    /// The shortest answer whose shares are off by one last place at most, whatever the noise does, if there is one.
+    pub(super) fn choose(primes: &[u64], ring_bits: u32, degree: usize, noise: &AnswerNoise) -> Option<Self> {
+        let gap = primes.iter().map(|&prime| u128::from(prime)).product::<u128>() >> ring_bits;
+        let answer_noise = noise.doubled_bound(degree)?;
+        (1..=primes.len()).find_map(|kept| {
             let room = Room::new(primes, kept, degree, gap, answer_noise)?;
-            Some(room.shortest_format())
+            let mut format = room.shortest_format();
+            format.deviation = room.deviation(&format, noise);
+            Some(format)
         })
     }
 }
@@ -127,7 +93,8 @@ impl AnswerFormat {
 struct Room {
     kept_primes: usize,
     kept_modulus: u128,
-    degree: u128,
+    dropped_modulus: u128,
+    degree: usize,
     /// Doubled, in units of the kept modulus.
     available: u128,
     /// The gap between two plaintexts, in the same units.
@@ -135,30 +102,26 @@ struct Room {
 }
 
 impl Room {
-    /// Decryption needs `2 noise + rounding * dropped <= floor(q / 2^l)`, where rounding counts, doubled and in
-    /// units of the kept modulus, all that happens after the flood. All integers, so nothing is left to chance.
+    /// That eta stays within a half needs `2 noise + rounding * dropped <= floor(q / 2^l)`, where rounding counts,
+    /// doubled and in units of the kept modulus, all that happens after the mask. All integers, so that both parties
+    /// come to the same choice.
     fn new(primes: &[u64], kept_primes: usize, degree: usize, gap: u128, answer_noise: u128) -> Option<Self> {
         let kept_modulus: u128 = primes[..kept_primes].iter().map(|&prime| u128::from(prime)).product();
         let dropped_modulus: u128 = primes[kept_primes..].iter().map(|&prime| u128::from(prime)).product();
-        // Rescaling: half a unit on each half of the ciphertext, the second times a ternary key, and a trace more
-        // for a second rescaling. Decoding: each fraction is short by less than a prime's worth of 2^-128.
+        // Rescaling: half a unit on each half of the ciphertext, the second times a ternary key, and a trace more.
+        // Reading both shares: each fraction is short by less than a prime's worth of 2^-128.
         let rescaling = degree as u128 + 2;
-        let decoding = 2 * (1 + kept_primes as u128 * (kept_modulus >> 78));
+        let reading = 2 * (2 + 2 * primes.len() as u128 * (kept_modulus >> 78));
         let room = gap.checked_sub(answer_noise)? / dropped_modulus;
-        let available = room.checked_sub(rescaling + decoding)?;
-        Some(Self {
-            kept_primes,
-            kept_modulus,
-            degree: degree as u128,
-            available,
-            gap: gap / dropped_modulus,
-        })
+        let available = room.checked_sub(rescaling + reading)?;
+        let gap = gap / dropped_modulus;
+        Some(Self { kept_primes, kept_modulus, dropped_modulus, degree, available, gap })
     }
 
     /// Leaving out k low bits and reading the middle back is off by at most 2^(k-1).
     fn doubled_cost(&self, value_dropped: u32, uniform_dropped: u32) -> u128 {
         let cost = |bits: u32| if bits == 0 { 0 } else { 1_u128 << bits };
-        cost(value_dropped) + self.degree * cost(uniform_dropped)
+        cost(value_dropped) + self.degree as u128 * cost(uniform_dropped)
     }
 
     fn shortest_format(&self) -> AnswerFormat {
@@ -174,7 +137,6 @@ impl Room {
             })
             .max()
             .unwrap_or((0, 0, 0));
-        let spare = self.available - self.doubled_cost(value_dropped, uniform_dropped);
         AnswerFormat {
             kept_primes: self.kept_primes,
             kept_modulus: self.kept_modulus,
@@ -182,29 +144,20 @@ impl Room {
             uniform_dropped,
             value_bits: modulus_bits - value_dropped,
             uniform_bits: modulus_bits - uniform_dropped,
-            noise_margin_bits: -(1.0 - spare as f64 / self.gap as f64).log2(),
+            deviation: 0.0,
         }
     }
-}
 
-/// `floor(product / 2^bits)`, or the largest number where that does not fit.
-fn quotient_by_power_of_two(factors: &[u64], bits: u32) -> u128 {
-    let mut limbs = [1_u64, 0, 0, 0];
-    for &factor in factors {
-        let mut carry = 0;
-        for limb in &mut limbs {
-            let product = u128::from(*limb) * u128::from(factor) + carry;
-            *limb = product as u64;
-            carry = product >> 64;
-        }
+    /// For people: the choice itself is made in integers.
+    fn deviation(&self, format: &AnswerFormat, noise: &AnswerNoise) -> f64 {
+        let degree = self.degree as f64;
+        let dropped = |bits: u32| if bits == 0 { 0.0 } else { ROUNDING_VARIANCE * 4_f64.powi(bits as i32) };
+        let rescaled = if self.dropped_modulus == 1 { 0.0 } else { ROUNDING_VARIANCE };
+        let sent = noise.variance(self.degree) / (self.dropped_modulus as f64).powi(2);
+        let first = rescaled + dropped(format.value_dropped);
+        let second = degree * TERNARY_VARIANCE * (rescaled + dropped(format.uniform_dropped));
+        (sent + first + second).sqrt() / self.gap as f64
     }
-    let (words, shift) = ((bits / 64) as usize, bits % 64);
-    let limb = |index: usize| u128::from(limbs.get(index + words).copied().unwrap_or(0));
-    let shifted = |index: usize| (limb(index) | limb(index + 1) << 64) >> shift & u128::from(u64::MAX);
-    if shifted(2) != 0 || shifted(3) != 0 {
-        return u128::MAX;
-    }
-    shifted(0) | shifted(1) << 64
 }
 
 #[cfg(test)]
@@ -212,54 +165,44 @@ mod tests {
     use super::*;
     use crate::he::modulus::ntt_primes;
 
-    #[test]
-    fn quotients_agree_with_128_bit_division_and_saturate_above() {
-        let primes = ntt_primes(50, 4096, 3);
-        let product = u128::from(primes[0]) * u128::from(primes[1]);
-        for bits in [0, 1, 31, 32, 63, 64, 65, 99] {
-            assert_eq!(quotient_by_power_of_two(&primes[..2], bits), product >> bits);
-        }
-        assert_eq!(quotient_by_power_of_two(&primes, 8), u128::MAX);
-        let wide = quotient_by_power_of_two(&primes, 64);
-        let high = (product >> 64) * u128::from(primes[2]);
-        let low = (product & u128::from(u64::MAX)) * u128::from(primes[2]);
-        assert_eq!(wide, high + (low >> 64));
-    }
-
-    #[test]
-    fn the_integer_gate_agrees_with_the_printed_distance() {
-        for (taps, coefficients) in [(9, 100), (4608, 600_000), (46_080, 3_000_000)] {
-            let mut noise = AnswerNoise::new(127);
-            noise.count(taps, coefficients);
-            for flood_bits in 30..80 {
-                let distance = noise.distance_log2(4096, flood_bits);
-                assert_eq!(noise.is_within_limit(4096, flood_bits, 1), distance <= -40.0, "{distance}");
-                assert_eq!(noise.is_within_limit(4096, flood_bits, 2), distance <= -40.5, "{distance}");
-            }
-        }
-    }
-
-    #[test]
-    fn small_layers_count_the_encryption_of_zero() {
+    fn noise() -> AnswerNoise {
         let mut noise = AnswerNoise::new(127);
-        noise.count(0, 1);
-        // u e_pk + e_2 s alone has a standard deviation of 2^7.9 at n = 4096.
-        let deviation = noise.distance_log2(4096, 0) + 1.0 - (4.5622_f64).log2() / 2.0;
-        assert!((deviation - 7.9).abs() < 0.05, "{deviation}");
+        noise.count(4608);
+        noise
+    }
+
+    fn primes(first: u32, second: u32) -> [u64; 2] {
+        [first, second].map(|bits| ntt_primes(bits, 4096, 1)[0])
     }
 
     #[test]
-    fn the_working_point_sends_fewer_bits_than_its_prime_has() {
-        let mut noise = AnswerNoise::new(127);
-        noise.count(4608, 600_000);
-        let format = AnswerFormat::choose(&ntt_primes(50, 4096, 2), 32, 4096, 66, &noise).unwrap();
-        assert_eq!((format.kept_primes, format.uniform_bits, format.value_bits), (1, 47, 36));
+    fn the_bound_is_that_of_the_worst_weights() {
+        assert_eq!(noise().doubled_bound(4096), Some(4608 * 127 * 43 + 4 * 21 * 4096 + 1));
+        let mut huge = AnswerNoise::new(2047);
+        huge.count(u64::MAX);
+        assert!(huge.doubled_bound(4096).is_some_and(|bound| bound > 1 << 80));
+        // The deviation of random weights is far below it: 2^14.6 of 2^23.6.
+        assert!((noise().variance(4096).sqrt().log2() - 14.8).abs() < 0.2);
     }
 
     #[test]
-    fn a_flood_as_wide_as_the_gap_is_refused() {
-        let mut noise = AnswerNoise::new(127);
-        noise.count(4608, 600_000);
-        assert_eq!(AnswerFormat::choose(&ntt_primes(50, 4096, 2), 32, 4096, 67, &noise), None);
+    fn the_usual_answer_is_shorter_than_its_prime() {
+        let format = AnswerFormat::choose(&primes(45, 22), 32, 4096, &noise()).unwrap();
+        assert_eq!((format.kept_primes, format.uniform_bits, format.value_bits), (1, 45, 34));
+        assert!(format.deviation < 0.1, "{format:?}");
+    }
+
+    #[test]
+    fn shorter_answers_err_more_often() {
+        let deviation = |first| AnswerFormat::choose(&primes(first, 22), 32, 4096, &noise()).unwrap();
+        let (short, long) = (deviation(45), deviation(50));
+        assert!(short.uniform_bits <= long.uniform_bits && short.deviation < 0.5 && long.deviation < 0.5);
+    }
+
+    #[test]
+    fn noise_beyond_half_a_unit_is_refused() {
+        assert_eq!(AnswerFormat::choose(&primes(35, 22), 36, 4096, &noise()), None);
+        assert!(AnswerFormat::choose(&ntt_primes(50, 4096, 1), 20, 4096, &noise()).is_some());
+        assert_eq!(AnswerFormat::choose(&ntt_primes(50, 4096, 1), 30, 4096, &noise()), None);
     }
 }

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use zeroize::Zeroizing;
+
+use super::check::{self, Check, Corrected, MASKING};
 use super::{Corrections, Counter, Range, load_strip};
 use crate::cpu::CpuFeatures;
 use crate::ot::base::{BaseSender, BaseSenderKeys, ReceiverPoints, SenderPoint};
@@ -9,7 +12,7 @@ use crate::ot::error::OtError;
 use crate::ot::kernel::{BLOCK, CIPHERS_PER_BLOCK, Engine, Workspace};
 use crate::ot::tree::{self, TreeSums};
 use crate::ot::values::{Labels, SecretBits, check_count, opaque_debug};
-use crate::random::{Generator, SessionId};
+use crate::random::{Generator, Seed, SessionId};
 
 /// The receiver while it waits for the base receiver's points. In the base transfers it is the sender.
 pub struct ReceiverSetup {
@@ -52,8 +55,15 @@ impl ReceiverSetup {
 /// has_a_second_copy::<sordino_crypto::ot::extension::CorrelatedReceiver>();
 /// ```
 pub struct CorrelatedReceiver {
-    engine: Arc<Engine>,
+    keys: Arc<Keys>,
     counter: Counter,
+}
+
+/// What all chunks of a state share.
+pub(super) struct Keys {
+    engine: Engine,
+    /// Where the choices of masking transfers come from.
+    masking: Seed,
 }
 
 impl CorrelatedReceiver {
@@ -65,7 +75,8 @@ impl CorrelatedReceiver {
         cpu: CpuFeatures,
     ) -> (TreeSums, Self) {
         let (sums, leaves) = tree::grow(session, keys, generator);
-        (sums, Self { engine: Arc::new(Engine::new(cpu, &leaves)), counter: Counter::new(session) })
+        let keys = Keys { engine: Engine::new(cpu, &leaves), masking: generator.seed() };
+        (sums, Self { keys: Arc::new(keys), counter: Counter::new(session) })
     }
 
     /// Takes the next `count` transfers from the streams. The sender must take the same count at the same
@@ -74,7 +85,7 @@ impl CorrelatedReceiver {
     /// # Errors
     /// When the count is zero or above [`super::MAXIMUM_CHUNK`], or the state is exhausted.
     pub fn next_chunk(&mut self, count: usize) -> Result<ReceiverChunk, OtError> {
-        Ok(ReceiverChunk { engine: Arc::clone(&self.engine), range: self.counter.take(count)? })
+        Ok(ReceiverChunk { keys: Arc::clone(&self.keys), range: self.counter.take(count)? })
     }
 
     /// Takes the next chunk and spends it on these choices.
@@ -93,7 +104,7 @@ impl CorrelatedReceiver {
 /// has_a_second_copy::<sordino_crypto::ot::extension::ReceiverChunk>();
 /// ```
 pub struct ReceiverChunk {
-    engine: Arc<Engine>,
+    keys: Arc<Keys>,
     range: Range,
 }
 
@@ -109,8 +120,9 @@ impl ReceiverChunk {
     /// [`OtError::ItemCount`] when there are not as many choices as transfers; the chunk is lost then.
     pub fn extend(self, choices: SecretBits) -> Result<(Corrections, ReceiverLabels), OtError> {
         let mut labels = Labels::zeroed(self.range.count);
-        let corrections = self.fill(&choices, &mut labels)?;
-        Ok((corrections, ReceiverLabels { labels, choices, range: self.range }))
+        let (session, first_cipher, count) = (self.range.session, self.range.first_cipher, self.range.count);
+        let corrections = self.extend_into(&choices, &mut labels)?;
+        Ok((corrections, ReceiverLabels { labels, choices, range: Range { session, first_cipher, count } }))
     }
 
     /// Like [`Self::extend`], into a buffer of the caller that can be used again.
@@ -119,7 +131,8 @@ impl ReceiverChunk {
     /// [`OtError::ItemCount`] when there are not as many choices or places as transfers; the chunk is lost
     /// then.
     pub fn extend_into(self, choices: &SecretBits, labels: &mut [u128]) -> Result<Corrections, OtError> {
-        self.fill(choices, labels)
+        check_count(self.range.count, choices.count())?;
+        self.expand_into(labels)?.correct(choices, labels)
     }
 
     /// Does all the work that needs no choices yet, labels included.
@@ -127,27 +140,26 @@ impl ReceiverChunk {
     /// # Errors
     /// [`OtError::ItemCount`] when there are not as many places as transfers; the chunk is lost then.
     pub fn expand_into(self, labels: &mut [u128]) -> Result<ExpandedChunk, OtError> {
-        let none = SecretBits::from_packed(self.count(), vec![0; self.count().div_ceil(8)])?;
-        Ok(ExpandedChunk { sums: self.fill(&none, labels)? })
-    }
-
-    fn fill(&self, choices: &SecretBits, labels: &mut [u128]) -> Result<Corrections, OtError> {
-        let count = self.range.count;
-        check_count(count, choices.count())?;
+        let (count, engine) = (self.range.count, &self.keys.engine);
         check_count(count, labels.len())?;
         // The last strip is written whole before it is cut.
         let bytes = Vec::with_capacity(Corrections::byte_length(count) + BLOCK / 8);
-        let mut corrections = Corrections { count, bytes };
+        let mut sums = Corrections { count, bytes };
         let mut workspace = Workspace::new();
-        let packed = choices.expose().chunks(BLOCK / 8);
-        for (block, (labels, packed)) in labels.chunks_mut(BLOCK).zip(packed).enumerate() {
-            load_strip(&mut workspace.choices, packed);
+        for (block, labels) in labels.chunks_mut(BLOCK).enumerate() {
             let first_cipher = self.range.first_cipher + (block * CIPHERS_PER_BLOCK) as u64;
-            self.engine.receiver_columns(first_cipher, &mut workspace);
-            corrections.push_block(labels.len(), &workspace.corrections);
-            self.engine.transpose_into(&workspace, labels);
+            engine.receiver_columns(first_cipher, &mut workspace);
+            sums.push_block(labels.len(), &workspace.corrections);
+            engine.transpose_into(&workspace, labels);
         }
-        Ok(corrections)
+        let masking_choices = check::masking_choices(&self.keys.masking, &self.range);
+        load_strip(&mut workspace.choices, &*masking_choices);
+        engine.receiver_columns(self.range.masking_cipher(), &mut workspace);
+        sums.push_block(MASKING, &workspace.corrections);
+        let mut masking = Labels::zeroed(MASKING);
+        engine.transpose_into(&workspace, &mut masking);
+        let ReceiverChunk { keys, range } = self;
+        Ok(ExpandedChunk { keys, range, sums, masking, masking_choices })
     }
 }
 
@@ -159,23 +171,35 @@ impl ReceiverChunk {
 /// has_a_second_copy::<sordino_crypto::ot::extension::ExpandedChunk>();
 /// ```
 pub struct ExpandedChunk {
+    keys: Arc<Keys>,
+    range: Range,
+    /// Corrections for choices that are all zero, but for the masking transfers'; no check yet.
     sums: Corrections,
+    masking: Labels,
+    masking_choices: Zeroizing<[u8; MASKING / 8]>,
 }
 
 impl ExpandedChunk {
-    /// Makes the message for the sender.
+    /// Makes the message for the sender; the labels are those that the expansion wrote.
     ///
     /// # Errors
-    /// [`OtError::ItemCount`] when there are not as many choices as transfers; the chunk is lost then.
-    pub fn correct(self, choices: &SecretBits) -> Result<Corrections, OtError> {
+    /// [`OtError::ItemCount`] when there are not as many choices or labels as transfers; the chunk is lost then.
+    pub fn correct(self, choices: &SecretBits, labels: &[u128]) -> Result<Corrections, OtError> {
         let mut corrections = self.sums;
         check_count(corrections.count, choices.count())?;
-        let blocks = corrections.bytes.chunks_mut(Corrections::byte_length(BLOCK));
+        check_count(corrections.count, labels.len())?;
+        let strips = Corrections::strips_length(corrections.count);
+        let blocks = corrections.bytes[..strips].chunks_mut(Corrections::strips_length(BLOCK));
         for (block, choices) in blocks.zip(choices.expose().chunks(BLOCK / 8)) {
             for strip in block.chunks_exact_mut(choices.len()) {
                 strip.iter_mut().zip(choices).for_each(|(sum, choice)| *sum ^= choice);
             }
         }
+        let corrected =
+            Corrected { engine: &self.keys.engine, range: &self.range, corrections: &corrections.bytes };
+        let mask = u128::from_le_bytes(*self.masking_choices);
+        let check = Check::make(&corrected, [labels, &self.masking], choices.expose(), mask);
+        corrections.bytes.extend_from_slice(&check.to_bytes());
         Ok(corrections)
     }
 }
@@ -206,11 +230,36 @@ impl ReceiverLabels {
 
 opaque_debug!(ReceiverSetup, CorrelatedReceiver, ReceiverChunk, ExpandedChunk, ReceiverLabels);
 
+/// The labels of a chunk's masking transfers once more, for the test that cheats with them.
+#[cfg(test)]
+pub(super) fn masking_labels(keys: &Keys, range: &Range) -> Labels {
+    let mut workspace = Workspace::new();
+    keys.engine.receiver_columns(range.masking_cipher(), &mut workspace);
+    let mut masking = Labels::zeroed(MASKING);
+    keys.engine.transpose_into(&workspace, &mut masking);
+    masking
+}
+
+#[cfg(test)]
+impl Keys {
+    pub(super) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(super) fn masking(&self) -> &Seed {
+        &self.masking
+    }
+}
+
 #[cfg(test)]
 impl ReceiverChunk {
+    pub(super) fn parts_for_attack(self) -> (Arc<Keys>, Range) {
+        (self.keys, self.range)
+    }
+
     /// A second chunk over the same range, which the product never makes: for the test that shows why.
     pub(super) fn twin_for_attack(chunk: &Self) -> Self {
         let Range { session, first_cipher, count } = chunk.range;
-        Self { engine: Arc::clone(&chunk.engine), range: Range { session, first_cipher, count } }
+        Self { keys: Arc::clone(&chunk.keys), range: Range { session, first_cipher, count } }
     }
 }

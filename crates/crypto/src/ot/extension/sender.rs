@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::check::{Corrected, MASKING};
 use super::{Corrections, Counter, Range};
 use crate::cpu::CpuFeatures;
 use crate::ot::base::{self, BaseReceiverKeys, ReceiverPoints, SenderPoint};
@@ -118,7 +119,8 @@ impl SenderChunk {
     /// This side's labels: those of choice 0.
     ///
     /// # Errors
-    /// [`OtError::ItemCount`] when the corrections are for another count; the chunk is lost then.
+    /// [`OtError::ItemCount`] when the corrections are for another count, [`OtError::Inconsistent`] when they are not for
+    /// one list of choices; the chunk is lost then, and after the latter the session.
     pub fn extend(self, corrections: &Corrections) -> Result<SenderLabels, OtError> {
         let mut labels = Labels::zeroed(self.range.count);
         self.fill(corrections, &mut labels)?;
@@ -128,7 +130,7 @@ impl SenderChunk {
     /// Like [`Self::extend`], into a buffer of the caller that can be used again.
     ///
     /// # Errors
-    /// [`OtError::ItemCount`] when corrections or places are for another count; the chunk is lost then.
+    /// [`OtError::ItemCount`] when corrections or places are for another count, and otherwise as [`Self::extend`].
     pub fn extend_into(self, corrections: &Corrections, labels: &mut [u128]) -> Result<(), OtError> {
         self.fill(corrections, labels)
     }
@@ -144,7 +146,12 @@ impl SenderChunk {
             engine.sender_columns(first_cipher, offset.expose(), &mut workspace);
             engine.transpose_into(&workspace, labels);
         }
-        Ok(())
+        corrections.load_masking(&mut workspace.corrections);
+        engine.sender_columns(self.range.masking_cipher(), offset.expose(), &mut workspace);
+        let mut masking = Labels::zeroed(MASKING);
+        engine.transpose_into(&workspace, &mut masking);
+        let corrected = Corrected { engine, range: &self.range, corrections: corrections.corrected() };
+        corrections.check().verify(&corrected, [labels, &masking], offset.expose())
     }
 }
 

@@ -139,7 +139,7 @@ fn choices_may_come_after_the_work() {
             let (_, mut receiver) = states(CpuFeatures::available());
             let (chunk, mut labels) = (receiver.next_chunk(count).unwrap(), vec![0; count]);
             let corrections = match is_late {
-                true => chunk.expand_into(&mut labels).unwrap().correct(&choices).unwrap(),
+                true => chunk.expand_into(&mut labels).unwrap().correct(&choices, &labels).unwrap(),
                 false => chunk.extend_into(&choices, &mut labels).unwrap(),
             };
             (corrections, labels)
@@ -148,24 +148,56 @@ fn choices_may_come_after_the_work() {
     }
     let (_, mut receiver) = states(CpuFeatures::available());
     let expanded = receiver.next_chunk(10).unwrap().expand_into(&mut [0; 10]).unwrap();
-    let refused = expanded.correct(&SecretBits::random(11, &mut generator(6))).unwrap_err();
+    let refused = expanded.correct(&SecretBits::random(11, &mut generator(6)), &[0; 10]).unwrap_err();
     assert_eq!(refused, OtError::ItemCount { expected: 10, given: 11 });
 }
 
 #[test]
-fn corrections_of_another_chunk_give_uncorrelated_labels() {
+fn corrections_of_another_chunk_are_refused() {
     let (mut sender, mut receiver) = states(CpuFeatures::available());
     let choices = SecretBits::from_bools(&[false; 128]);
     drop(receiver.next_chunk(1).unwrap());
-    let (corrections, chosen) = receiver.extend(choices).unwrap();
-    let zero = sender.extend(&corrections).unwrap();
-    assert!(zero.labels().iter().zip(chosen.labels()).all(|(zero, chosen)| zero != chosen));
+    let (corrections, _) = receiver.extend(choices).unwrap();
+    assert_eq!(sender.extend(&corrections).unwrap_err(), OtError::Inconsistent);
+}
+
+#[test]
+fn one_wrong_bit_anywhere_is_refused() {
+    let count = 300;
+    for position in [0, 37, 38, 1215, 1216, 1300, 1727, 1728, 1743, 1744, 1775] {
+        let (mut sender, mut receiver) = states(CpuFeatures::available());
+        let (corrections, _) = receiver.extend(SecretBits::random(count, &mut generator(4))).unwrap();
+        let mut bytes = corrections.to_bytes().to_vec();
+        bytes[position] ^= 1;
+        let corrections = Corrections::from_bytes(count, &bytes).unwrap();
+        assert_eq!(sender.extend(&corrections).unwrap_err(), OtError::Inconsistent, "byte {position}");
+    }
+}
+
+/// A receiver whose trees do not fit its sums: whichever way the sender walks, it finds out.
+#[test]
+fn trees_that_were_grown_wrong_are_refused() {
+    let mut generator = generator(9);
+    let offset = CorrelationOffset::random(&mut generator);
+    let (pairs, chosen) = ideal::base_transfers(tree::base_choices(&offset), &mut generator);
+    let cpu = CpuFeatures::available();
+    let (sums, mut receiver) = CorrelatedReceiver::from_base(SESSION, &pairs, &mut generator, cpu);
+    let mut bytes = sums.to_bytes();
+    // Both sums of one level of one tree.
+    bytes[64 * 9] ^= 1;
+    bytes[64 * 9 + 32] ^= 1;
+    let sums = tree::TreeSums::from_bytes(&bytes).unwrap();
+    let mut sender = CorrelatedSender::from_base(SESSION, offset, &chosen, &sums, cpu);
+    let (corrections, _) = receiver.extend(SecretBits::random(200, &mut generator)).unwrap();
+    assert_eq!(sender.extend(&corrections).unwrap_err(), OtError::Inconsistent);
 }
 
 /// The two corrections' sum, when it is the same for every tree.
 fn common_sum(first: &Corrections, second: &Corrections) -> Option<Vec<u8>> {
-    let size = first.bytes.len() / TREES;
-    let sum: Vec<u8> = first.bytes.iter().zip(&second.bytes).map(|(one, other)| one ^ other).collect();
+    let strips = Corrections::strips_length(first.count);
+    let size = strips / TREES;
+    let sum: Vec<u8> =
+        first.bytes[..strips].iter().zip(&second.bytes[..strips]).map(|(one, other)| one ^ other).collect();
     sum.chunks_exact(size).all(|strip| *strip == sum[..size]).then(|| sum[..size].to_vec())
 }
 
@@ -208,16 +240,16 @@ fn corrections_of_wrong_length_are_refused() {
 fn corrections_with_bits_beyond_the_last_transfer_are_refused() {
     let message = OtMessage::Corrections;
     for count in [1, 9, 2047, 2051] {
-        let size = Corrections::byte_length(count);
+        let (length, size) = (Corrections::byte_length(count), Corrections::strips_length(count));
         for position in [size - 1, size - (count % BLOCK).div_ceil(8) - 1] {
-            let mut bytes = vec![0; size];
+            let mut bytes = vec![0; length];
             bytes[position] = 0x80;
             let refused = Corrections::from_bytes(count, &bytes).unwrap_err();
             assert_eq!(refused, OtError::PaddingBits { message, transfers: count });
         }
     }
-    assert!(Corrections::from_bytes(2048, &[0xff; 8192]).is_ok());
-    assert!(Corrections::from_bytes(2056, &[0xff; 8224]).is_ok());
+    assert!(Corrections::from_bytes(2048, &[0xff; 8192 + 560]).is_ok());
+    assert!(Corrections::from_bytes(2056, &[0xff; 8224 + 560]).is_ok());
 }
 
 #[test]
@@ -247,8 +279,8 @@ fn counts_that_do_not_match_the_chunk_are_refused() {
 
 #[test]
 fn an_exhausted_state_asks_for_new_base_transfers() {
-    let mut counter = Counter { session: SESSION, next_cipher: MAXIMUM_TRANSFERS / 128 - 2 };
-    assert_eq!(counter.take(257).unwrap_err(), OtError::Exhausted { requested: 257, left: 256 });
+    let mut counter = Counter { session: SESSION, next_cipher: MAXIMUM_TRANSFERS / 128 - 3 };
+    assert_eq!(counter.take(257).unwrap_err(), OtError::Exhausted { requested: 257, left: 384 });
     assert!(counter.take(129).is_ok());
     assert_eq!(counter.take(1).unwrap_err(), OtError::Exhausted { requested: 1, left: 0 });
 }

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::schedule::RoundKeys;
-use super::{DEPTH, LEAVES, Quarter, Workspace, offset_mask};
+use super::{COLUMNS, DEPTH, LEAVES, Product, Quarter, Workspace, offset_mask};
 
 /// Half a strip, 1024 bits, in registers.
 type Half = [__m128i; 8];
@@ -119,6 +119,32 @@ fn put_column(workspace: &mut Workspace, column: usize, half: usize, words: Half
         let target = &mut workspace.columns[2 * half + index / 4][column][index % 4];
         // SAFETY: the target is one u128, which is 16 bytes, and the store needs no alignment.
         unsafe { _mm_storeu_si128((&raw mut *target).cast(), word) };
+    }
+}
+
+/// Four products of halves without carries for each word, added up.
+#[target_feature(enable = "sse4.1,pclmulqdq")]
+pub(super) fn multiply_add(sums: &mut [Product; COLUMNS], words: &[u128; COLUMNS], factor: u128) {
+    let load = |word: &u128| {
+        // SAFETY: a reference to a u128 is valid for a read of 16 bytes, and the load needs no alignment.
+        unsafe { _mm_loadu_si128((&raw const *word).cast()) }
+    };
+    let factor = load(&factor);
+    for (sum, word) in sums.iter_mut().zip(words) {
+        let word = load(word);
+        let low = _mm_clmulepi64_si128::<0x00>(word, factor);
+        let high = _mm_clmulepi64_si128::<0x11>(word, factor);
+        let middle = _mm_xor_si128(
+            _mm_clmulepi64_si128::<0x01>(word, factor),
+            _mm_clmulepi64_si128::<0x10>(word, factor),
+        );
+        let low = _mm_xor_si128(low, _mm_slli_si128::<8>(middle));
+        let high = _mm_xor_si128(high, _mm_srli_si128::<8>(middle));
+        for (sum, part) in sum.iter_mut().zip([low, high]) {
+            let total = _mm_xor_si128(load(sum), part);
+            // SAFETY: the target is one u128, which is 16 bytes, and the store needs no alignment.
+            unsafe { _mm_storeu_si128((&raw mut *sum).cast(), total) };
+        }
     }
 }
 

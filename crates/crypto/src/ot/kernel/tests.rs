@@ -75,6 +75,39 @@ fn every_level_makes_the_same_receiver_columns() {
 }
 
 #[test]
+fn every_level_multiplies_alike_and_turns_labels_into_columns() {
+    let mut generator = generator();
+    let leaves = random_leaves(&mut generator);
+    let mut labels = vec![0; 1300];
+    fill(&mut generator, &mut labels);
+    let results: Vec<_> = levels()
+        .into_iter()
+        .map(|cpu| {
+            let engine = Engine::new(cpu, &leaves);
+            let mut sums = [Product::default(); COLUMNS];
+            let mut squares = Vec::new();
+            engine.columns_of(&labels, |words| {
+                squares.push(*words);
+                engine.multiply_add(
+                    &mut sums,
+                    words,
+                    0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978 << squares.len(),
+                );
+            });
+            (squares, sums)
+        })
+        .collect();
+    let (squares, sums) = &results[0];
+    assert!(results[1..].iter().all(|(other, products)| other == squares && products == sums));
+    assert_eq!(squares.len(), 11);
+    for (index, label) in labels.iter().enumerate() {
+        let bits =
+            squares[index / 128].iter().rev().fold(0, |bits, word| bits << 1 | (word >> (index % 128) & 1));
+        assert_eq!(bits, *label, "label {index}");
+    }
+}
+
+#[test]
 fn every_level_makes_the_same_sender_columns() {
     let mut generator = generator();
     let leaves = random_leaves(&mut generator);

@@ -13,6 +13,7 @@ use inference::connection::{Connection, Identity, Role, accept_tls};
 use inference::plan::Reveal;
 use inference::server::{ServedModel, Server, WeightMemory};
 use inference::transcript::{Phase, Transcript, Work};
+use network::digest::to_hex;
 use network::inference_model::InferenceModel;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,8 @@ pub(super) struct Measured {
     pub(super) online_cpu_s: Vec<f64>,
     pub(super) work_s: Vec<(String, f64, f64)>,
     pub(super) peak_memory: Option<u64>,
+    /// Of every inference, in hexadecimal: with it the other process repeats the protocol's rounding.
+    pub(super) mask_seeds: Vec<String>,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
@@ -67,8 +70,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     server.use_threads(arguments.threads)?;
     for _ in 0..arguments.inferences {
         let before = cpu_seconds();
-        let prepared = (0..arguments.batch).map(|_| server.prepare()).collect::<Result<_, _>>()?;
+        let prepared = (0..arguments.batch).map(|_| server.prepare()).collect::<Result<Vec<_>, _>>()?;
         let between = cpu_seconds();
+        measured.mask_seeds.extend(prepared.iter().map(|prepared| to_hex(prepared.mask_seed().expose())));
         server.classify_batch(prepared)?;
         measured.offline_cpu_s.push(between - before);
         measured.online_cpu_s.push(cpu_seconds() - between);

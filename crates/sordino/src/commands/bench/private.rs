@@ -11,9 +11,12 @@ use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
+use crypto::random::Seed;
 use inference::client::{Answer as Learned, Client, ShareRecord};
 use inference::connection::{Connection, Fingerprint, Role, TlsStream, connect_tls};
-use inference::plan::Reveal;
+use inference::plan::{Plan, Reveal};
+use inference::verify::ProtocolCoins;
+use network::digest::from_hex;
 use network::image::Image;
 use network::inference_model::InferenceModel;
 use network::reference;
@@ -61,12 +64,19 @@ pub(super) struct Arguments {
 }
 
 /// One inference as the client saw it.
-struct Run {
+struct Run<O = Outcome> {
     offline_wall_s: f64,
     online_wall_s: f64,
     offline_cpu_s: f64,
     online_cpu_s: f64,
-    images: Vec<Outcome>,
+    images: Vec<O>,
+}
+
+/// What the client learned of one image, and its shares.
+struct Learnt {
+    answer: Learned,
+    image: Image,
+    record: ShareRecord,
 }
 
 /// What the client learned of one image, and what it should have.
@@ -101,6 +111,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     }
     progress.finish();
     let measured = server.finish()?;
+    let runs = judge(&model, client.plan(), runs, &measured.mask_seeds)?;
     let report = Report::new(arguments, &model, &client, &runs, &measured);
     if let Some(record) = &arguments.record {
         ensure!(report.matches_reference, "the answers were wrong, so their times are not noted");
@@ -120,7 +131,7 @@ fn one_inference(
     model: &InferenceModel,
     number: u64,
     batch: usize,
-) -> anyhow::Result<Run> {
+) -> anyhow::Result<Run<Learnt>> {
     let images: Vec<_> =
         (0..batch as u64).map(|image| trial_image(model, number * batch as u64 + image)).collect();
     let (start, before) = (Instant::now(), cpu_seconds());
@@ -129,18 +140,37 @@ fn one_inference(
         .map(|image| Ok((client.prepare_recorded()?, image)))
         .collect::<anyhow::Result<Vec<_>>>()?;
     let (offline_wall_s, offline_cpu_s) = (start.elapsed().as_secs_f64(), cpu_seconds() - before);
-    let coins: Option<Vec<_>> = prepared.iter_mut().map(|(prepared, _)| prepared.take_record()).collect();
-    let coins = coins.context("the shares were recorded")?;
+    let records: Option<Vec<_>> = prepared.iter_mut().map(|(prepared, _)| prepared.take_record()).collect();
+    let records = records.context("the shares were recorded")?;
     let (start, before) = (Instant::now(), cpu_seconds());
     let answers = client.classify_batch(prepared)?;
     let (online_wall_s, online_cpu_s) = (start.elapsed().as_secs_f64(), cpu_seconds() - before);
-    let outcome = |((answer, image), coins): ((Learned, &Image), &ShareRecord)| {
-        let expected = reference::run_with(model, image, coins)?;
-        Ok(Outcome { answer, expected, plain: reference::run(model, image)? })
-    };
-    let images =
-        answers.into_iter().zip(&images).zip(&coins).map(outcome).collect::<anyhow::Result<Vec<_>>>()?;
+    let learnt = |((answer, image), record)| Learnt { answer, image, record };
+    let images = answers.into_iter().zip(images).zip(records).map(learnt).collect();
     Ok(Run { offline_wall_s, online_wall_s, offline_cpu_s, online_cpu_s, images })
+}
+
+/// Holds every answer against the reference that is given the secrets of both parties.
+fn judge(
+    model: &InferenceModel,
+    plan: &Plan,
+    runs: Vec<Run<Learnt>>,
+    mask_seeds: &[String],
+) -> anyhow::Result<Vec<Run>> {
+    let mut seeds = mask_seeds.iter();
+    let mut outcome = |learnt: Learnt| {
+        let seed = seeds.next().context("the server told the seeds of its masks")?;
+        let seed = Seed::from_bytes(from_hex(seed).context("the seed of a mask")?);
+        let coins = ProtocolCoins::new(model, plan, learnt.record, &seed)?;
+        let expected = reference::run_with(model, &learnt.image, &coins)?;
+        Ok(Outcome { answer: learnt.answer, expected, plain: reference::run(model, &learnt.image)? })
+    };
+    let mut judged = Vec::new();
+    for Run { offline_wall_s, online_wall_s, offline_cpu_s, online_cpu_s, images } in runs {
+        let images = images.into_iter().map(&mut outcome).collect::<anyhow::Result<_>>()?;
+        judged.push(Run { offline_wall_s, online_wall_s, offline_cpu_s, online_cpu_s, images });
+    }
+    Ok(judged)
 }
 
 /// A model in a temporary file, for the other process to read.

@@ -46,7 +46,7 @@ impl ImageReport {
         outline: &ModelOutline,
         answer: &Learned,
         plain: &[i64],
-        is_exact: bool,
+        is_close: bool,
     ) -> anyhow::Result<Self> {
         let Learned::Logits(logits) = answer else {
             bail!("the class alone came, the logits were asked for");
@@ -58,7 +58,7 @@ impl ImageReport {
             file: sample.file.clone(),
             expected: sample.expected,
             class: outline.class_name(class).map_or_else(|| format!("class {class}"), str::to_owned),
-            equal_to_plaintext: is_exact && class == Learned::Logits(plain.to_vec()).class(),
+            equal_to_plaintext: is_close && class == Learned::Logits(plain.to_vec()).class(),
             max_logit_difference: farthest.unwrap_or(0) as f64 * unit,
             online_ms: 0.0,
             offline_s: 0.0,

@@ -29,8 +29,6 @@ pub(super) struct PrivateReport {
     truncation_bytes: u64,
     least_times: Vec<LeastTimes>,
     he: Vec<HeLine>,
-    /// Statistical distance of the whole inference, all HE parameters together, as a power of two.
-    distance_log2: f64,
     memory: Memory,
     layers: Vec<Layer>,
 }
@@ -55,9 +53,8 @@ struct LeastTimes {
 #[derive(Serialize)]
 struct HeLine {
     parameters: String,
-    /// Statistical distance between what the client sees and what it may see, as a power of two: the layers that use
-    /// these parameters.
-    distance_log2: f64,
+    /// How often a share of the layers that use these parameters is off by one last place, at most.
+    error_probability: f64,
 }
 
 /// What the parties hold, in bytes.
@@ -98,7 +95,7 @@ impl PrivateReport {
         let layers: Vec<_> = plan.layers().into_iter().map(|layer| Layer::new(layer, &plan)).collect();
         let he = plan.parameters().iter().map(|parameters| HeLine {
             parameters: parameters.to_string(),
-            distance_log2: parameters.distance_log2(),
+            error_probability: parameters.error_probability(),
         });
         Ok(Self {
             weights,
@@ -113,7 +110,6 @@ impl PrivateReport {
             offline: traffic.offline.into(),
             online: traffic.online.into(),
             he: he.collect(),
-            distance_log2: plan.distance_log2(),
             memory: plan.memory().into(),
             layers,
         })
@@ -136,11 +132,6 @@ impl PrivateReport {
         for HeLine { parameters, .. } in &self.he {
             writeln!(out, "{parameters}")?;
         }
-        writeln!(
-            out,
-            "statistical distance of the whole inference 2^{:.1} (limit 2^-40)",
-            self.distance_log2
-        )?;
         let Memory { server_weights, client, client_tables, client_labels, .. } = &self.memory;
         writeln!(
             out,

@@ -19,7 +19,7 @@ pub(super) struct Report {
     running: usize,
     wall_s: f64,
     images_per_s: f64,
-    exact: usize,
+    close: usize,
     same_class_as_plain: usize,
     connect: Latency,
     waiting: Latency,
@@ -78,7 +78,7 @@ impl Report {
             running: arguments.running.get(),
             wall_s: wall.as_secs_f64(),
             images_per_s: visits.len() as f64 / wall.as_secs_f64().max(1e-9),
-            exact: right.exact,
+            close: right.close,
             same_class_as_plain: right.class,
             connect: latency(|visit| visit.connect),
             waiting: latency(|visit| visit.waiting),
@@ -102,8 +102,8 @@ impl Report {
         )?;
         writeln!(
             out,
-            "{} of {} answers equal the reference bit for bit; {} have the class of the plain network",
-            self.exact, self.clients, self.same_class_as_plain
+            "{} of {} answers are as close to the reference as rounding allows; {} have the class of the plain network",
+            self.close, self.clients, self.same_class_as_plain
         )?;
         writeln!(out, "{:.1} s in all, {:.2} images a second", self.wall_s, self.images_per_s)?;
         let mut table = Table::new(&["<seconds", "median", "90th of 100", "most"]);

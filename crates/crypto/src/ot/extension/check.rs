@@ -1,0 +1,257 @@
+//! That all trees of a chunk were corrected towards the same choices, and were grown as they should be.
+//!
+//! A receiver that corrects trees towards different choices b would hold labels between the sender's two, and could find
+//! out four bits of the offset at a time by trying. So the sender checks each chunk before it uses a label of it (Roy,
+//! SoftSpokenOT, section 4, with a linear hash over the field of 2^128 elements, and with the challenge taken from the
+//! corrections themselves, after Fiat and Shamir):
+//!
+//! ```text
+//! X_w from a hash of all corrections      one field element for every 128 transfers
+//! h(column) = sum of X_w column_w         128 bits of a column, taken as a field element
+//!
+//! receiver: h(b) and a digest of h(T_c), c = 0..127
+//! sender:   the digest of h(Q_c) + D_c h(b) must be the same, since T_c = Q_c + D_c b
+//! ```
+//!
+//! 128 further transfers with random choices enter h with the coefficient 1; h(b) is uniform through them and tells the
+//! sender nothing. A tree whose choices have another hash passes only if the receiver knew the offset's four bits there:
+//! passing with g bits known has a chance of 2^-g, which is what guessing them is worth.
+
+use subtle::ConstantTimeEq;
+use zeroize::Zeroizing;
+
+use super::Range;
+use crate::domain;
+use crate::ot::error::OtError;
+use crate::ot::kernel::{COLUMNS, Engine, Product};
+use crate::random::{Generator, Seed};
+
+/// Transfers with random choices that every chunk has besides those it was asked for.
+pub(super) const MASKING: usize = 128;
+
+/// What the receiver sends to be checked.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct Check {
+    choices: u128,
+    digest: [u8; 32],
+}
+
+impl Check {
+    /// Length on the wire.
+    pub(super) const BYTES: usize = 16 + 32;
+
+    pub(super) fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..16].copy_from_slice(&self.choices.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.digest);
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8; Self::BYTES]) -> Self {
+        let (choices, digest) = bytes.split_first_chunk().expect("48 bytes");
+        let digest = *digest.first_chunk().expect("32 more bytes");
+        Self { choices: u128::from_le_bytes(*choices), digest }
+    }
+
+    /// The receiver's, for packed choices and the choices of the masking transfers.
+    pub(super) fn make(corrected: &Corrected<'_>, labels: [&[u128]; 2], choices: &[u8], mask: u128) -> Self {
+        let columns = corrected.hash_columns(labels);
+        Self { choices: corrected.hash_bits(choices) ^ mask, digest: digest(&columns) }
+    }
+
+    /// The sender's comparison.
+    pub(super) fn verify(
+        &self,
+        corrected: &Corrected<'_>,
+        labels: [&[u128]; 2],
+        offset: u128,
+    ) -> Result<(), OtError> {
+        let mut columns = corrected.hash_columns(labels);
+        for (index, column) in columns.iter_mut().enumerate() {
+            *column ^= (offset >> index & 1).wrapping_neg() & self.choices;
+        }
+        match bool::from(digest(&columns).ct_eq(&self.digest)) {
+            true => Ok(()),
+            false => Err(OtError::Inconsistent),
+        }
+    }
+}
+
+/// A chunk whose corrections are fixed: what the challenge follows from.
+pub(super) struct Corrected<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) range: &'a Range,
+    /// Those of the masking transfers included.
+    pub(super) corrections: &'a [u8],
+}
+
+impl Corrected<'_> {
+    fn challenge(&self) -> Generator {
+        let mut hasher = blake3::Hasher::new_derive_key(domain::OT_CHECK_CHALLENGE.context());
+        hasher.update(&self.range.session.0);
+        hasher.update(&self.range.first_cipher.to_le_bytes());
+        hasher.update(&(self.range.count as u64).to_le_bytes());
+        hasher.update(self.corrections);
+        Seed::from_bytes(*hasher.finalize().as_bytes()).generator()
+    }
+
+    /// h of packed bits, without the masking ones.
+    fn hash_bits(&self, bits: &[u8]) -> u128 {
+        let mut challenge = self.challenge();
+        let mut sum = Zeroizing::new(Product::default());
+        for bytes in bits.chunks(16) {
+            let mut word = Zeroizing::new([0; 16]);
+            word[..bytes.len()].copy_from_slice(bytes);
+            multiply_add(&mut sum, u128::from_le_bytes(*word), challenge.next_u128());
+        }
+        reduce(&sum)
+    }
+
+    /// h of every column of the labels, and of the masking ones.
+    fn hash_columns(&self, [labels, masking]: [&[u128]; 2]) -> Zeroizing<[u128; COLUMNS]> {
+        let mut challenge = self.challenge();
+        let mut sums = Zeroizing::new([Product::default(); COLUMNS]);
+        self.engine.columns_of(labels, |words| {
+            self.engine.multiply_add(&mut sums, words, challenge.next_u128());
+        });
+        self.engine.columns_of(masking, |words| {
+            sums.iter_mut().zip(words).for_each(|(sum, word)| sum[0] ^= word);
+        });
+        let mut hashes = Zeroizing::new([0; COLUMNS]);
+        hashes.iter_mut().zip(sums.iter()).for_each(|(hash, sum)| *hash = reduce(sum));
+        hashes
+    }
+}
+
+/// The choices of a chunk's masking transfers: nobody else's, and no other chunk's.
+pub(super) fn masking_choices(seed: &Seed, range: &Range) -> Zeroizing<[u8; MASKING / 8]> {
+    let mut hasher = blake3::Hasher::new_derive_key(domain::OT_CHECK_MASK.context());
+    hasher.update(seed.expose()).update(&range.session.0).update(&range.first_cipher.to_le_bytes());
+    let mut choices = Zeroizing::new([0; MASKING / 8]);
+    hasher.finalize_xof().fill(&mut *choices);
+    choices
+}
+
+fn digest(columns: &[u128; COLUMNS]) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new_derive_key(domain::OT_CHECK_DIGEST.context());
+    columns.iter().for_each(|column| drop(hasher.update(&column.to_le_bytes())));
+    *hasher.finalize().as_bytes()
+}
+
+/// One word of the choices; there are few enough of them for the slow way.
+fn multiply_add(sum: &mut Product, word: u128, factor: u128) {
+    for bit in 0..128 {
+        let mask = (factor >> bit & 1).wrapping_neg();
+        sum[0] ^= (word << bit) & mask;
+        sum[1] ^= (word >> 1 >> (127 - bit)) & mask;
+    }
+}
+
+/// Modulo x^128 + x^7 + x^2 + x + 1.
+fn reduce([low, high]: &Product) -> u128 {
+    let fold = |word: u128| word ^ word << 1 ^ word << 2 ^ word << 7;
+    let beyond = high >> 127 ^ high >> 126 ^ high >> 121;
+    low ^ fold(*high) ^ fold(beyond)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::receiver::masking_labels;
+    use super::super::{CorrelatedReceiver, CorrelatedSender, ReceiverChunk};
+    use super::*;
+    use crate::cpu::CpuFeatures;
+    use crate::ot::tree::DEPTH;
+    use crate::ot::values::{CorrelationOffset, SecretBits};
+    use crate::ot::{ideal, tree};
+    use crate::random::SessionId;
+
+    /// Multiplication by x, again and again.
+    fn slow_product(left: u128, right: u128) -> u128 {
+        let times_x = |value: u128| value << 1 ^ if value >> 127 == 1 { 0x87 } else { 0 };
+        let mut power = left;
+        let mut product = 0;
+        for bit in 0..128 {
+            if right >> bit & 1 == 1 {
+                product ^= power;
+            }
+            power = times_x(power);
+        }
+        product
+    }
+
+    #[test]
+    fn products_are_those_of_the_field() {
+        let mut generator = Seed::from_bytes([1; 32]).generator();
+        for _ in 0..200 {
+            let (left, right) = (generator.next_u128(), generator.next_u128());
+            let mut sum = Product::default();
+            multiply_add(&mut sum, left, right);
+            assert_eq!(reduce(&sum), slow_product(left, right));
+        }
+        let mut sum = Product::default();
+        multiply_add(&mut sum, 1 << 127, 1 << 127);
+        assert_eq!(reduce(&sum), slow_product(1 << 127, 1 << 127));
+    }
+
+    #[test]
+    fn hashes_of_bits_and_of_columns_are_the_same_function() {
+        let mut generator = Seed::from_bytes([2; 32]).generator();
+        for cpu in [CpuFeatures::PORTABLE, CpuFeatures::available()] {
+            let (keys, _) = ideal::base_transfers(0, &mut generator);
+            let (_, leaves) = tree::grow(SessionId([1; 32]), &keys, &mut generator);
+            let range = Range { session: SessionId([1; 32]), first_cipher: 3, count: 700 };
+            let engine = Engine::new(cpu, &leaves);
+            let corrected = Corrected { engine: &engine, range: &range, corrections: b"corrections" };
+            let labels: Vec<u128> = (0..700).map(|_| generator.next_u128()).collect();
+            let hashes = corrected.hash_columns([&labels, &[0; MASKING]]);
+            for column in [0, 1, 64, 127] {
+                let bits: Vec<bool> = labels.iter().map(|label| label >> column & 1 == 1).collect();
+                assert_eq!(hashes[column], corrected.hash_bits(SecretBits::from_bools(&bits).expose()));
+            }
+        }
+    }
+
+    /// A receiver that corrects one tree towards another choice in one transfer, and guesses the offset's bits there.
+    fn cheat(tree: usize, guess: u128) -> (Result<(), OtError>, u128) {
+        let mut generator = Seed::from_bytes([3; 32]).generator();
+        let offset = CorrelationOffset::random(&mut generator);
+        let bits = offset.expose() >> (DEPTH * tree) & 15;
+        let (pairs, chosen) = ideal::base_transfers(tree::base_choices(&offset), &mut generator);
+        let (session, cpu) = (SessionId([9; 32]), CpuFeatures::available());
+        let (sums, mut receiver) = CorrelatedReceiver::from_base(session, &pairs, &mut generator, cpu);
+        let mut sender = CorrelatedSender::from_base(session, offset, &chosen, &sums, cpu);
+        let choices = SecretBits::random(300, &mut generator);
+        let mut labels = vec![0; 300];
+        let chunk = receiver.next_chunk(300).unwrap();
+        let mut corrections =
+            ReceiverChunk::twin_for_attack(&chunk).extend_into(&choices, &mut labels).unwrap();
+        let (keys, range) = chunk.parts_for_attack();
+        // Transfer 77 of this tree.
+        corrections.bytes[tree * 300_usize.div_ceil(8) + 77 / 8] ^= 1 << (77 % 8);
+        let mut lie = [0; 38];
+        lie[77 / 8] = 1 << (77 % 8);
+        let masking = masking_labels(&keys, &range);
+        let check = {
+            let corrected =
+                Corrected { engine: keys.engine(), range: &range, corrections: corrections.corrected() };
+            let mask = u128::from_le_bytes(*masking_choices(keys.masking(), &range));
+            let mut columns = corrected.hash_columns([&labels, &masking]);
+            for bit in 0..DEPTH {
+                columns[DEPTH * tree + bit] ^= (guess >> bit & 1).wrapping_neg() & corrected.hash_bits(&lie);
+            }
+            Check { choices: corrected.hash_bits(choices.expose()) ^ mask, digest: digest(&columns) }
+        };
+        let strips = corrections.bytes.len() - Check::BYTES;
+        corrections.bytes[strips..].copy_from_slice(&check.to_bytes());
+        (sender.extend(&corrections).map(drop), bits)
+    }
+
+    #[test]
+    fn attack_a_lie_in_one_tree_passes_only_with_the_offsets_bits_guessed() {
+        for tree in [1, 31] {
+            let passed: Vec<u128> = (0..16).filter(|guess| cheat(tree, *guess).0.is_ok()).collect();
+            assert_eq!(passed, [cheat(tree, 0).1], "one guess in sixteen, and the right one");
+        }
+        assert!((0..16).any(|guess| cheat(5, guess).0 == Err(OtError::Inconsistent)));
+    }
+}

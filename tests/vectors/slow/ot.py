@@ -2,10 +2,11 @@
 
 from . import aes128, ristretto
 from .blake3 import derive_key
-from .randomness import context
+from .randomness import context, generator
 
 BASE_TRANSFERS, DEPTH, LEAVES, TREES = 128, 4, 16, 32
-BATCH, BLOCK = 1 << 18, 2048
+BATCH, BLOCK, MASKING = 1 << 18, 2048, 128
+CHECK_BYTES = 16 + 32
 
 
 def scalar(generator):
@@ -51,6 +52,42 @@ def labels_from(columns, count):
     return [int("".join(row[count - 1 - j] for row in reversed(rows)), 2) for j in range(count)]
 
 
+def message_bytes(transfers):
+    """Length of the corrections of all batches."""
+    return sum(4 * count + 4 * MASKING + CHECK_BYTES for count in batches(transfers))
+
+
+def multiply(left, right):
+    """In the field of 2^128 elements, modulo x^128 + x^7 + x^2 + x + 1; bit i stands for x^i."""
+    product = 0
+    for bit in range(128):
+        if right >> bit & 1:
+            product ^= left << bit
+    for bit in range(254, 127, -1):
+        if product >> bit & 1:
+            product ^= (1 << 128 | 0x87) << bit - 128
+    return product
+
+
+class Check:
+    """h of a column: the sum of its words of 128 bits, each times its challenge, and its word of masking transfers."""
+
+    def __init__(self, session, first_cipher, count, corrections):
+        place = session + first_cipher.to_bytes(8, "little") + count.to_bytes(8, "little")
+        stream = generator(derive_key(context("ot extension check challenge"), place + corrections))
+        self.challenges = [stream.u128() for _ in range(-(-count // 128))]
+
+    def hash(self, bits, masking):
+        total = masking
+        for place, challenge in enumerate(self.challenges):
+            total ^= multiply(bits >> 128 * place & (1 << 128) - 1, challenge)
+        return total
+
+    @staticmethod
+    def digest(hashes):
+        return derive_key(context("ot extension check digest"), b"".join(value.to_bytes(16, "little") for value in hashes))
+
+
 class Receiver:
     """The client: base sender, then owner of whole trees."""
 
@@ -84,31 +121,46 @@ class Receiver:
                 key_left, key_right = keys[DEPTH * tree + level]
                 sums += [xor(right, key_left), xor(left, key_right)]
             self.leaves.append([leaf(self.session, tree, node) for node in nodes])
+        self.masking = self.generator.bytes(32)
         return b"".join(sums)
+
+    def columns(self, first_cipher, size, choices):
+        """The message of one block, and its 128 columns."""
+        message, columns = b"", []
+        for leaves in self.leaves:
+            streams = [stream(one, first_cipher, -(-size // 128)) for one in leaves]
+            total = choices
+            for one in streams:
+                total ^= one
+            message += (total & (1 << size) - 1).to_bytes(size // 8, "little")
+            for bit in range(DEPTH):
+                column = 0
+                for number, one in enumerate(streams):
+                    column ^= one if number >> bit & 1 else 0
+                columns.append(column & (1 << size) - 1)
+        return message, columns
 
     def extend(self, choices):
         """The corrections of these choices (packed bits), and one label per choice."""
-        transfers = 8 * len(choices)
         message, labels, done = b"", [], 0
-        for count in batches(transfers):
+        for count in batches(8 * len(choices)):
+            first, bits = self.next_cipher, int.from_bytes(choices[done // 8:(done + count) // 8], "little")
+            corrections, whole = b"", [0] * BASE_TRANSFERS
             for start in range(0, count, BLOCK):
                 size = min(BLOCK, count - start)
-                ciphers = -(-size // 128)
-                own = int.from_bytes(choices[(done + start) // 8:(done + start + size) // 8], "little")
-                columns = []
-                for leaves in self.leaves:
-                    streams = [stream(one, self.next_cipher + start // 128, ciphers) for one in leaves]
-                    total = own
-                    for one in streams:
-                        total ^= one
-                    message += (total & (1 << size) - 1).to_bytes(size // 8, "little")
-                    for bit in range(DEPTH):
-                        column = 0
-                        for number, one in enumerate(streams):
-                            column ^= one if number >> bit & 1 else 0
-                        columns.append(column)
+                own, columns = self.columns(first + start // 128, size, bits >> start & (1 << size) - 1)
+                corrections += own
                 labels += labels_from(columns, size)
-            self.next_cipher += -(-count // 128)
+                whole = [total | column << start for total, column in zip(whole, columns)]
+            after = first + -(-count // 128)
+            place = self.masking + self.session + first.to_bytes(8, "little")
+            mask = int.from_bytes(derive_key(context("ot extension check mask"), place, 16), "little")
+            own, masking = self.columns(after, MASKING, mask)
+            corrections += own
+            check = Check(self.session, first, count, corrections)
+            message += corrections + check.hash(bits, mask).to_bytes(16, "little")
+            message += check.digest([check.hash(column, last) for column, last in zip(whole, masking)])
+            self.next_cipher = after + 1
             done += count
         return message, labels
 
@@ -153,25 +205,40 @@ class Sender:
             assert on_path == path and len(known) == LEAVES - 1
             self.leaves.append({place: leaf(self.session, tree, node) for place, node in known.items()})
 
-    def extend(self, corrections, transfers):
+    def columns(self, first_cipher, size, corrections):
+        """The 128 columns of one block."""
+        columns = []
+        for tree, leaves in enumerate(self.leaves):
+            path = self.offset >> DEPTH * tree & 15
+            streams = {place: stream(one, first_cipher, -(-size // 128)) for place, one in leaves.items()}
+            correction = int.from_bytes(corrections[tree * size // 8:(tree + 1) * size // 8], "little")
+            for bit in range(DEPTH):
+                column = correction if path >> bit & 1 else 0
+                for place, one in streams.items():
+                    column ^= one if (place ^ path) >> bit & 1 else 0
+                columns.append(column & (1 << size) - 1)
+        return columns
+
+    def extend(self, message, transfers):
         """The label of choice 0 of each transfer."""
         labels, read = [], 0
         for count in batches(transfers):
+            first, whole = self.next_cipher, [0] * BASE_TRANSFERS
+            corrections = message[read:read + 4 * count + 4 * MASKING]
+            read += len(corrections)
             for start in range(0, count, BLOCK):
                 size = min(BLOCK, count - start)
-                ciphers = -(-size // 128)
-                columns = []
-                for tree, leaves in enumerate(self.leaves):
-                    path = self.offset >> DEPTH * tree & 15
-                    first = self.next_cipher + start // 128
-                    streams = {place: stream(one, first, ciphers) for place, one in leaves.items()}
-                    correction = int.from_bytes(corrections[read:read + size // 8], "little")
-                    read += size // 8
-                    for bit in range(DEPTH):
-                        column = correction if path >> bit & 1 else 0
-                        for place, one in streams.items():
-                            column ^= one if (place ^ path) >> bit & 1 else 0
-                        columns.append(column)
+                columns = self.columns(first + start // 128, size, corrections[4 * start:4 * (start + size)])
                 labels += labels_from(columns, size)
-            self.next_cipher += -(-count // 128)
+                whole = [total | column << start for total, column in zip(whole, columns)]
+            after = first + -(-count // 128)
+            masking = self.columns(after, MASKING, corrections[4 * count:])
+            check = Check(self.session, first, count, corrections)
+            own = int.from_bytes(message[read:read + 16], "little")
+            hashes = [check.hash(column, last) ^ (own if self.offset >> place & 1 else 0)
+                      for place, (column, last) in enumerate(zip(whole, masking))]
+            assert check.digest(hashes) == message[read + 16:read + CHECK_BYTES], "the trees have different choices"
+            read += CHECK_BYTES
+            self.next_cipher = after + 1
+        assert read == len(message)
         return labels

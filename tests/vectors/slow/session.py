@@ -208,7 +208,7 @@ class Plan:
             listed += [(1, 1, 1, parameters.request_bytes(layout)) for parameters, layout in jobs]
             listed += [(1, 1, 0, parameters.answer_bytes(layout)) for parameters, layout in jobs]
         if self.transfers:
-            listed += [(1, 2, 1, self.transfers * 4), (1, 3, 0, 16)]
+            listed += [(1, 2, 1, ot.message_bytes(self.transfers)), (1, 3, 0, 16)]
             listed += [(1, part.kind - 1, 0, part.offer_bytes) for part in self.parts]
         listed.append((2, 5, 1, mode_bytes))
         for parts in self.round_parts:

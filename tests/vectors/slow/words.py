@@ -1,7 +1,7 @@
 """Frames, hellos, requests, replies and refusals (docs/src/reference/protocol.md)."""
 
 MAGIC = b"SORDINO\0"
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 MODES = {"logits": 0, "class": 1, "any": 255}
 
 

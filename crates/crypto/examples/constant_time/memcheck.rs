@@ -96,7 +96,10 @@ impl Verdict {
 
     fn note(&mut self, name: &str, count: usize, is_good: impl FnOnce(usize) -> bool) {
         let good = is_good(count);
-        eprintln!("   {count} places depend on secrets: {}", if good { "as expected" } else { "NOT as expected" });
+        eprintln!(
+            "   {count} places depend on secrets: {}",
+            if good { "as expected" } else { "NOT as expected" }
+        );
         if !good {
             self.failed.push(name.to_owned());
         }

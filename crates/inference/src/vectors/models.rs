@@ -102,20 +102,22 @@ pub(super) fn every_operation() -> InferenceModel {
     with_weights(outline("every operation", shape(1, 4, 4), 20, 4, rows))
 }
 
-/// Two layers without anything between them, and clipped ReLUs; the client learns the class.
+/// Two layers without anything between them, in rings that ask for two sets of parameters, and clipped ReLUs; the client
+/// learns the class.
 pub(super) fn two_flights() -> InferenceModel {
     let linear = |inputs, outputs| ModelOperation::Linear {
         geometry: fully_connected(inputs, outputs),
         channel_shifts: vec![0; outputs],
     };
     let clipped =
-        ModelOperation::Activate { width: 21, shift: 12, ceiling: Some(100), mask: SiteMask::KeepAll };
+        ModelOperation::Activate { width: 30, shift: 12, ceiling: Some(100), mask: SiteMask::KeepAll };
     let vector = Shape::vector;
     let rows = vec![
-        ("first", linear(4, 5), vec![0], vector(5), 12, 23),
-        ("second", linear(5, 4), vec![1], vector(4), 18, 23),
+        ("first", linear(4, 5), vec![0], vector(5), 12, 44),
+        ("second", linear(5, 4), vec![1], vector(4), 18, 32),
         ("clipped", clipped, vec![2], vector(4), 6, 18),
         ("logits", linear(4, 5), vec![3], vector(5), 12, 18),
     ];
-    with_weights(outline("two flights", Shape::new(1, 2, 2), 23, 0, rows))
+    let outline = outline("two flights", Shape::new(1, 2, 2), 44, 0, rows);
+    with_weights(ModelOutline { weight_bits: WeightBits::Twelve, ..outline })
 }

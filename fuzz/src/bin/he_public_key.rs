@@ -15,7 +15,7 @@ struct Session {
 }
 
 static SESSION: LazyLock<Session> = LazyLock::new(|| {
-    let outline = HeOutline::from_counts(32, WeightBits::Eight, 4608, 600_000);
+    let outline = HeOutline::from_taps(32, WeightBits::Eight, 4608);
     let parameters = HeParameters::from_outline(&outline).expect("the working point");
     let seed = PublicSeed::derive(&[3; 32], &[4; 32]).expect("distinct nonces");
     let scope = Scope {

@@ -1,7 +1,8 @@
 //! Files as they were written once: a model, and both halves of an inference that was prepared for it. Today's program
 //! reads them and finishes that inference; those of format version 1, whose masks were others, it refuses by name.
 //!
-//! `cargo test -p sordino-inference --test golden -- --ignored` writes them anew; that is right only before a release.
+//! `cargo test -p sordino-inference --test golden -- --ignored` prepares the model's inference anew; that is right only
+//! before a release.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -10,13 +11,9 @@ use std::sync::Arc;
 use std::thread;
 
 use crypto::secret::Secret;
-use network::freeze::{FreezeOptions, freeze};
 use network::image::Image;
 use network::inference_model::InferenceModel;
-use network::mask::{ActivationMask, Bits, SiteMask};
 use network::reference;
-use network::weights::FloatWeights;
-use network::zoo;
 use sordino_inference::client::{Answer, Client, PreparedClient};
 use sordino_inference::connection::{Connection, MemoryStream, Role, memory_pair};
 use sordino_inference::plan::Reveal;
@@ -75,19 +72,7 @@ fn what_version_1_prepared_is_refused_by_name() {
 #[test]
 #[ignore = "writes the golden files"]
 fn write_golden_files() {
-    let spec = zoo::build("resnet20:m=2,depths=1+1+1", 8, 3).unwrap();
-    let last = spec.walk().sites().len() - 1;
-    let masks = spec.walk().sites().iter().enumerate().map(|(index, site)| {
-        if index == last {
-            SiteMask::Pixels(Bits::collect((0..site.shape.scalars()).map(|place| place % 4 == 0)))
-        } else {
-            SiteMask::DropAll
-        }
-    });
-    let mask = ActivationMask::new(&spec, masks.collect()).unwrap();
-    let weights = FloatWeights::random(&spec, 1);
-    let images: Vec<_> = (0..2).map(|number| Image::random(spec.draft().input, number)).collect();
-    let model = freeze(&spec, &weights, Some(&mask), &images, &FreezeOptions::default()).unwrap().0;
+    let model = InferenceModel::from_bytes(&read("model-v1")).unwrap();
     let (mut client, mut server, _) = connect(&model);
     let server = thread::spawn(move || {
         let prepared = server.prepare().unwrap();
@@ -98,8 +83,6 @@ fn write_golden_files() {
     let (seed, theirs) = server.join().unwrap();
     let coins = ProtocolCoins::new(&model, client.plan(), record, &seed).unwrap();
     let logits = reference::run_with(&model, &image(&model), &coins).unwrap();
-    std::fs::create_dir_all(path("")).unwrap();
-    std::fs::write(path("model-v1"), model.to_bytes()).unwrap();
     std::fs::write(path("kept-server-v2"), theirs.expose()).unwrap();
     let kept = prepared.into_bytes(client.plan()).unwrap();
     std::fs::write(path("kept-client-v2"), kept.expose()).unwrap();

@@ -33,7 +33,7 @@ use sordino_inference::setup::messages::{Agreement, ClientHello, ServerHello};
 use sordino_inference::transcript::{Kind, Phase};
 
 use support::statistics::{FEW, LIMIT, histogram_score, repetition_score, serial_score, two_sample_score};
-use support::{Framed, Session, Wire, run, served, tiny_model};
+use support::{Fault, Framed, Session, Wire, run, served, tiny_model};
 
 /// Inferences of each session. Their messages are compared with each other, too.
 const INFERENCES: usize = 8;
@@ -343,6 +343,84 @@ fn clients_with_a_black_and_a_white_image_look_like_uniform_bytes() {
     assert_eq!(black.differences(&white), [""; 0]);
     assert_eq!(black.differences(&simulated), [""; 0]);
     assert_eq!(white.differences(&simulated), [""; 0]);
+}
+
+/// The server's messages of a session with one inference, in order, and where their bodies lie in its stream.
+fn downward_bodies(plan: &Plan) -> Vec<(PlannedMessage, usize)> {
+    let mut place = 0;
+    let mut bodies = Vec::new();
+    for message in plan.messages().into_iter().filter(|message| !message.is_upward) {
+        bodies.push((message, place + HEADER_BYTES));
+        place += message.framed_bytes();
+    }
+    bodies
+}
+
+/// How the server deviates in its message with this number. One byte of a point, hello or answer may or may not make it
+/// malformed, by chance; all ones do or do not, always.
+fn deviation(number: usize, message: &PlannedMessage, body: usize) -> Fault {
+    match message.phase == Phase::SetUp || number % 2 == 1 {
+        true => Fault::Ones(body, message.bytes),
+        false => Fault::Flip(body + message.bytes / 2),
+    }
+}
+
+/// What a client said before it ended, message by message; what comes after the planned ones is a refusal.
+fn said(plan: &Plan, mut stream: &[u8]) -> Vec<(PlannedMessage, Vec<u8>)> {
+    let mut said = Vec::new();
+    for message in plan.messages().into_iter().filter(|message| message.is_upward) {
+        let Some((bytes, rest)) = stream.split_at_checked(message.framed_bytes()) else { break };
+        said.push((message, bytes[HEADER_BYTES..].to_vec()));
+        stream = rest;
+    }
+    said
+}
+
+/// Whatever the server sends, a client with a black image and one with a white image send what looks alike, and go on or
+/// stop alike.
+#[test]
+fn a_server_that_deviates_in_any_message_sees_nothing_of_the_image() {
+    let model = tiny_model();
+    let (outline, served) = (model.outline(), served(&model));
+    let plan = plan_of(outline);
+    let mut heard: [HashMap<usize, Vec<Vec<u8>>>; 2] = Default::default();
+    let (mut stopped, mut finished) = (0, 0);
+    for (number, (message, body)) in downward_bodies(&plan).into_iter().enumerate() {
+        let fault = deviation(number, &message, body);
+        let sessions = [0, 255]
+            .map(|pixel| run(&served, Reveal::Logits, &[flat_image(outline, pixel)], Some(fault), None));
+        let outcomes =
+            sessions.each_ref().map(|session| session.client.as_ref().map(drop).map_err(ToString::to_string));
+        assert_eq!(outcomes[0], outcomes[1], "{fault:?} in {message:?}");
+        assert_eq!(sessions[0].up.len(), sessions[1].up.len(), "{fault:?} in {message:?}");
+        if outcomes[0].is_ok() {
+            finished += 1
+        } else {
+            stopped += 1
+        }
+        for (heard, session) in heard.iter_mut().zip(&sessions) {
+            for (place, (_, bytes)) in said(&plan, &session.up).into_iter().enumerate() {
+                heard.entry(place).or_default().push(bytes);
+            }
+        }
+    }
+    assert!(stopped > 3 && finished > 3, "{stopped} {finished}");
+    let upward = plan.messages().into_iter().filter(|message| message.is_upward);
+    for (place, message) in upward.enumerate().filter(|(_, message)| looks_uniform(message)) {
+        let [black, white] = heard.each_ref().map(|heard| joined(&heard[&place]));
+        if black.len() < FEW {
+            continue;
+        }
+        let scores = [
+            ("histogram", histogram_score(&black)),
+            ("histogram", histogram_score(&white)),
+            ("serial", serial_score(&black)),
+            ("serial", serial_score(&white)),
+            ("two-sample", two_sample_score(&black, &white)),
+            ("same", repetition_score(&black, &white)),
+        ];
+        assert_eq!(raised(&message, &scores), [""; 0]);
+    }
 }
 
 /// Each weakness touches one kind of message and is found there.

@@ -136,7 +136,9 @@ pub(super) fn masking_choices(seed: &Seed, range: &Range) -> Zeroizing<[u8; MASK
 
 fn digest(columns: &[u128; COLUMNS]) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new_derive_key(domain::OT_CHECK_DIGEST.context());
-    columns.iter().for_each(|column| drop(hasher.update(&column.to_le_bytes())));
+    for column in columns {
+        hasher.update(&column.to_le_bytes());
+    }
     *hasher.finalize().as_bytes()
 }
 

@@ -38,6 +38,7 @@
 //! labels        the stream of wire labels from oblivious transfer
 //! geometry      the network's layers in the words of the tools
 //! stored        prepared material as bytes, for an online phase over another connection
+//! roots         where seeds and nonces come from
 //! ```
 //!
 //! and at the edge, where bytes move:
@@ -63,11 +64,14 @@ mod offline;
 mod online;
 pub mod plan;
 pub mod requests;
+mod roots;
 pub mod server;
 pub mod setup;
 mod shares;
 pub mod stored;
 pub mod transcript;
+#[cfg(test)]
+mod vectors;
 pub mod verify;
 mod workers;
 

@@ -53,8 +53,11 @@ pub(crate) fn session_id(
 pub(crate) fn plan_digest(plan: &Plan) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key(domain::PLAN_DIGEST.context());
     for parameters in plan.parameters() {
-        let text = parameters.to_string();
-        hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+        let numbers = parameters.numbers();
+        hasher.update(&(numbers.len() as u64).to_le_bytes());
+        for number in numbers {
+            hasher.update(&number.to_le_bytes());
+        }
     }
     for message in plan.messages() {
         let sort = [message.phase as u8, message.kind as u8, u8::from(message.is_upward)];

@@ -1,34 +1,44 @@
-//! The messages of a chunk: corrections, padded messages and padded bits. What is accepted is also worked
-//! with.
+//! The messages of a chunk: corrections, padded messages and padded bits. What is accepted is also worked with. Corrections
+//! that are not one list of choices must be refused, honest ones with a changed byte among them.
 #![no_main]
 
 use std::cell::RefCell;
 use std::num::NonZeroU16;
 
 use crypto::ot::chosen::{PaddedBits, PaddedMessages, receive, receive_bits};
+use crypto::ot::error::OtError;
 use crypto::ot::extension::{Corrections, CorrelatedReceiver, CorrelatedSender, ReceiverLabels};
 use crypto::ot::ideal;
 use crypto::ot::values::{CorrelationOffset, SecretBits};
 use crypto::random::{Seed, SessionId};
 use libfuzzer_sys::fuzz_target;
 
+type States = RefCell<(CorrelatedSender, CorrelatedReceiver)>;
+
 thread_local! {
-    static STATES: RefCell<(CorrelatedSender, CorrelatedReceiver)> = {
-        let offset = CorrelationOffset::from_u128(7);
-        RefCell::new(ideal::extension(SessionId([1; 32]), offset, &mut Seed::from_bytes([2; 32]).generator()))
-    };
+    static STATES: States = states();
+    /// Two that keep in step.
+    static HONEST: States = states();
+}
+
+fn states() -> States {
+    let offset = CorrelationOffset::from_u128(7);
+    RefCell::new(ideal::extension(SessionId([1; 32]), offset, &mut Seed::from_bytes([2; 32]).generator()))
 }
 
 fuzz_target!(|data: &[u8]| {
     let Some((header, bytes)) = data.split_at_checked(4) else { return };
     // Counts near what the bytes can hold, so that the checks after the length are reached too.
-    let count = (bytes.len() / 32 * 8).saturating_sub(usize::from(header[0] % 12));
+    let fixed = Corrections::byte_length(0);
+    let count = (bytes.len().saturating_sub(fixed) / 32 * 8).saturating_sub(usize::from(header[0] % 12));
     if let Ok(corrections) = Corrections::from_bytes(count, bytes) {
         assert_eq!(corrections.to_bytes(), bytes);
-        STATES.with_borrow_mut(|(sender, _)| {
-            assert_eq!(sender.extend(&corrections).expect("counts agree").labels().len(), count);
+        STATES.with_borrow_mut(|(sender, _)| match sender.extend(&corrections) {
+            Ok(labels) => assert_eq!(labels.labels().len(), count),
+            Err(refused) => assert_eq!(refused, OtError::Inconsistent),
         });
     }
+    alter_honest_corrections(bytes);
     let _ = Corrections::from_bytes(usize::from(u16::from_le_bytes([header[1], header[2]])), bytes);
 
     let count = (bytes.len() * 4).saturating_sub(usize::from(header[0] % 12));
@@ -49,6 +59,25 @@ fuzz_target!(|data: &[u8]| {
         }
     }
 });
+
+/// Honest corrections with the input added to some of their bytes: accepted where nothing changed, refused otherwise.
+fn alter_honest_corrections(bytes: &[u8]) {
+    let Some((&[count, high, low], added)) = bytes.split_first_chunk() else { return };
+    let count = 1 + usize::from(count) % 64;
+    HONEST.with_borrow_mut(|(sender, receiver)| {
+        let choices = SecretBits::from_bools(&vec![true; count]);
+        let (corrections, _) = receiver.extend(choices).expect("a small chunk");
+        let mut altered = corrections.to_bytes().to_vec();
+        let place = usize::from(u16::from_be_bytes([high, low])) % altered.len();
+        altered[place..].iter_mut().zip(added).for_each(|(byte, added)| *byte ^= added);
+        let is_honest = altered == corrections.to_bytes();
+        match Corrections::from_bytes(count, &altered) {
+            Ok(altered) => assert_eq!(sender.extend(&altered).is_ok(), is_honest),
+            // The other side must not fall behind.
+            Err(_) => drop(sender.next_chunk(count).expect("a small chunk")),
+        }
+    });
+}
 
 fn labels(count: usize) -> Option<ReceiverLabels> {
     let choices = SecretBits::from_bools(&vec![true; count]);

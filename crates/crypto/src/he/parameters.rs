@@ -154,6 +154,16 @@ impl HeParameters {
         self.shared.tables.iter().map(|table| table.modulus().value())
     }
 
+    /// What two parties must have chosen alike: degree, ring bits, weight bound, taps, primes that an answer keeps, bits of a
+    /// value and of a coefficient of the second half, then every prime. The plan's digest hashes it.
+    pub fn numbers(&self) -> Vec<u64> {
+        let bits = [self.ring_bits, self.weight_bound].map(u64::from);
+        let format = [self.format.value_bits, self.format.uniform_bits].map(u64::from);
+        let kept = self.format.kept_primes as u64;
+        let fixed = [&[self.degree() as u64], &bits[..], &[self.max_taps, kept], &format].concat();
+        fixed.into_iter().chain(self.primes()).collect()
+    }
+
     /// Bits of the ciphertext modulus.
     pub fn modulus_bits(&self) -> u32 {
         self.shared.tables.iter().map(|table| table.modulus().bits()).sum()

@@ -20,6 +20,7 @@ use crate::labels::{ExpandedLabels, ReceivedLabels};
 use crate::local;
 use crate::nonlinear::{ClientTools, OwnValues, PreparedClientPart};
 use crate::plan::{JobId, PartId, Plan};
+use crate::roots::fresh_seed;
 use crate::setup::client::ClientSession;
 use crate::shares::Shares;
 use crate::transcript::Work;
@@ -59,7 +60,7 @@ impl<'a> PreparingClient<'a> {
             workers,
             plan,
             inference,
-            root: Seed::from_system()?,
+            root: fresh_seed()?,
             blinds: Vec::new(),
             flight: 0,
             expanded: None,

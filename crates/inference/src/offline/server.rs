@@ -18,6 +18,7 @@ use crate::conversation::{Incoming, Outgoing, Party, WorkTimes};
 use crate::labels::ZeroLabels;
 use crate::nonlinear::{PreparedServerPart, ServerTools};
 use crate::plan::{JobId, Plan};
+use crate::roots::fresh_seed;
 use crate::server::{PreparedServer, ServedModel};
 use crate::setup::server::ServerSession;
 use crate::transcript::Work;
@@ -50,7 +51,7 @@ impl<'a> PreparingServer<'a> {
     ) -> Result<Self, InferenceError> {
         let ServerSession { model, id, keys, sender, offset, .. } = session;
         let plan = Arc::clone(model.plan());
-        let root = Seed::from_system()?;
+        let root = fresh_seed()?;
         let scope = Scope { session: *id, inference, step: 0, direction: Direction::ServerToClient };
         let tools = ServerTools {
             key: HashKey::random(&mut root.derive(domain::GARBLE_HASH_KEY, &scope).generator()),

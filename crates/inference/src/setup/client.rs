@@ -7,7 +7,7 @@ use crypto::he::{ClientKey, PublicSeed};
 use crypto::ot::TreeSums;
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::extension::{CorrelatedReceiver, ReceiverSetup};
-use crypto::random::{Direction, Generator, InferenceId, Seed, SessionId};
+use crypto::random::{Direction, Generator, InferenceId, SessionId};
 use network::digest::Digest;
 use network::inference_model::ModelOutline;
 
@@ -16,6 +16,7 @@ use super::{inference_id, plan_digest, session_id, session_scope};
 use crate::InferenceError;
 use crate::client::Wishes;
 use crate::plan::Plan;
+use crate::roots::fresh_seed;
 use crate::stored::made_for;
 
 /// A client that has said hello.
@@ -26,7 +27,7 @@ pub(crate) struct Greeting<'a> {
 
 impl<'a> Greeting<'a> {
     pub(crate) fn start(wishes: &'a Wishes) -> Result<(ClientHello, Self), InferenceError> {
-        let nonce: [u8; NONCE_BYTES] = *Seed::from_system()?.expose();
+        let nonce: [u8; NONCE_BYTES] = *fresh_seed()?.expose();
         let hello = ClientHello { nonce, wish: wishes.reveal, model: wishes.model.clone() };
         Ok((hello, Self { wishes, nonce }))
     }
@@ -68,7 +69,7 @@ pub(crate) struct Agreed {
 impl Agreed {
     /// Makes the keys, encoded for the server, and the point of the base transfers.
     pub(crate) fn make_keys(self) -> Result<(Vec<Vec<u8>>, SenderPoint, Keyed), InferenceError> {
-        let root = Seed::from_system()?;
+        let root = fresh_seed()?;
         let (mut keys, mut messages) = (Vec::new(), Vec::new());
         for (number, parameters) in self.plan.parameters().iter().enumerate() {
             let scope = session_scope(self.id, Direction::ClientToServer, number as u32);
@@ -76,7 +77,7 @@ impl Agreed {
             messages.push(key.public_key(&self.seed, &root, &scope).to_bytes(parameters));
             keys.push(key);
         }
-        let mut generator = Seed::from_system()?.generator();
+        let mut generator = fresh_seed()?.generator();
         let (point, transfers) = ReceiverSetup::start(self.id, &mut generator);
         Ok((messages, point, Keyed { agreed: self, keys, transfers, generator }))
     }

@@ -9,11 +9,12 @@ use crypto::ot::TreeSums;
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::extension::{CorrelatedSender, SenderSetup};
 use crypto::ot::values::CorrelationOffset;
-use crypto::random::{Direction, InferenceId, Seed, SessionId};
+use crypto::random::{Direction, InferenceId, SessionId};
 
 use super::messages::{Agreement, ClientHello, ModelName, NONCE_BYTES, ServerHello};
 use super::{inference_id, session_id, session_scope};
 use crate::InferenceError;
+use crate::roots::fresh_seed;
 use crate::server::ServedModel;
 
 /// A server that has answered a hello.
@@ -34,7 +35,7 @@ impl Greeted {
         if let Some(wish) = hello.wish.filter(|wish| *wish != reveal) {
             return Err(InferenceError::Reveal { expected: wish, came: reveal });
         }
-        let nonce: [u8; NONCE_BYTES] = *Seed::from_system()?.expose();
+        let nonce: [u8; NONCE_BYTES] = *fresh_seed()?.expose();
         let (commitment, outline) = (model.agreement().commitment, model.outline_bytes().to_vec());
         let answer = ServerHello { nonce, reveal, commitment, model: name.clone(), outline };
         Ok((answer, Self { model, name, nonces: (hello.nonce, nonce) }))
@@ -78,7 +79,7 @@ impl Agreed {
     /// Answers the point of the base transfers.
     pub(crate) fn hear(self, point: &SenderPoint) -> Result<(ReceiverPoints, Waiting), InferenceError> {
         let scope = session_scope(self.id, Direction::ServerToClient, 0);
-        let mut generator = Seed::from_system()?.derive(domain::GARBLE_OFFSET, &scope).generator();
+        let mut generator = fresh_seed()?.derive(domain::GARBLE_OFFSET, &scope).generator();
         let correlation = CorrelationOffset::random(&mut generator);
         let offset = Arc::new(Offset::new(correlation.expose())?);
         let (points, transfers) = SenderSetup::start(self.id, correlation, point, &mut generator);

@@ -1,0 +1,93 @@
+//! The published test vectors in `tests/vectors`: every message of the protocol, from known seeds.
+//!
+//! The files are for whoever writes a second implementation; one in Python, beside them, checks them byte for byte. Here
+//! they are compared with what the code makes today.
+//!
+//! `cargo test -p sordino-inference --lib vectors -- --ignored` writes them anew. That is right only where the protocol's
+//! version is raised too.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod models;
+mod session;
+mod words;
+
+use std::path::{Path, PathBuf};
+
+use network::digest::to_hex;
+
+use crate::plan::Reveal;
+
+fn path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors").join(name)
+}
+
+/// All files and what belongs in them.
+fn files() -> Vec<(&'static str, String)> {
+    vec![
+        ("words.json", words::text()),
+        ("session-logits.json", session::text(&models::every_operation(), Reveal::Logits, 0x10)),
+        ("session-class.json", session::text(&models::two_flights(), Reveal::Class, 0x60)),
+    ]
+}
+
+#[test]
+fn the_published_vectors_are_what_the_code_makes() {
+    for (name, made) in files() {
+        let published = std::fs::read_to_string(path(name)).unwrap();
+        let differs = published.lines().zip(made.lines()).position(|(published, made)| published != made);
+        assert!(published == made, "{name} differs, first in line {:?} (from 0)", differs);
+    }
+}
+
+#[test]
+#[ignore = "writes the published vectors"]
+fn write_the_published_vectors() {
+    for (name, made) in files() {
+        std::fs::write(path(name), made).unwrap();
+    }
+}
+
+/// A JSON object, one field a line.
+struct Object {
+    text: String,
+}
+
+impl Object {
+    fn new() -> Self {
+        Self { text: String::from("{") }
+    }
+
+    /// A field whose value is JSON already.
+    fn raw(mut self, name: &str, value: &str) -> Self {
+        let comma = if self.text.len() == 1 { "" } else { "," };
+        self.text += &format!("{comma}\n\"{name}\": {value}");
+        self
+    }
+
+    fn text(self, name: &str, value: &str) -> Self {
+        assert!(!value.contains(['"', '\\']) && !value.contains(char::is_control), "plain text only");
+        let value = format!("\"{value}\"");
+        self.raw(name, &value)
+    }
+
+    fn hex(self, name: &str, value: &[u8]) -> Self {
+        let value = to_hex(value);
+        self.text(name, &value)
+    }
+
+    fn numbers<T: ToString>(self, name: &str, values: impl IntoIterator<Item = T>) -> Self {
+        let values: Vec<_> = values.into_iter().map(|value| value.to_string()).collect();
+        let value = format!("[{}]", values.join(", "));
+        self.raw(name, &value)
+    }
+
+    fn finish(self) -> String {
+        self.text + "\n}"
+    }
+}
+
+fn list(items: impl IntoIterator<Item = String>) -> String {
+    let items: Vec<_> = items.into_iter().collect();
+    format!("[\n{}\n]", items.join(",\n"))
+}

@@ -1,0 +1,144 @@
+//! Every message that is not made of ciphertexts, tables or labels: fields beside bytes.
+
+use crypto::secret::Secret;
+use network::digest::Digest;
+
+use super::{Object, list};
+use crate::connection::Role;
+use crate::connection::frame::{FrameKind, Header, MAGIC, PROTOCOL_VERSION};
+use crate::connection::refusal::{Refusal, RefusalCode};
+use crate::plan::Reveal;
+use crate::requests::{Reply, Request, StoredId};
+use crate::setup::messages::{Agreement, ClientHello, ModelName, ServerHello};
+
+pub(super) fn text() -> String {
+    let all = [headers(), hellos(), requests(), replies(), refusals()].concat();
+    Object::new().raw("protocol version", &PROTOCOL_VERSION.to_string()).raw("words", &list(all)).finish()
+        + "\n"
+}
+
+fn message(what: &str, fields: Object, bytes: &[u8]) -> String {
+    Object::new().text("what", what).raw("fields", &fields.finish()).hex("bytes", bytes).finish()
+}
+
+fn headers() -> Vec<String> {
+    let kinds = [
+        FrameKind::SetUp,
+        FrameKind::Homomorphic,
+        FrameKind::Transfer,
+        FrameKind::Garbled,
+        FrameKind::Truncation,
+        FrameKind::Values,
+        FrameKind::Service,
+        FrameKind::Refusal,
+    ];
+    let header = |(number, kind): (usize, FrameKind)| {
+        let (session, inference) = if number == 0 { (MAGIC, [0; 8]) } else { (*b"session.", *b"inferenc") };
+        let sender = if number % 2 == 0 { Role::Client } else { Role::Server };
+        let (step, length) = (0x0102_0304 * number as u32, 0x0506_0708_090a * number as u64);
+        let header = Header { session, inference, step, sender, kind, version: PROTOCOL_VERSION, length };
+        let fields = Object::new()
+            .hex("session tag", &session)
+            .hex("inference tag", &inference)
+            .raw("step", &step.to_string())
+            .text("from", &sender.to_string())
+            .raw("kind", &(kind as u8).to_string())
+            .raw("length", &length.to_string());
+        message("header", fields, &header.to_bytes())
+    };
+    kinds.into_iter().enumerate().map(header).collect()
+}
+
+fn hellos() -> Vec<String> {
+    let mut all = Vec::new();
+    for (wish, word) in [(None, "any"), (Some(Reveal::Logits), "logits"), (Some(Reveal::Class), "class")] {
+        let hello = ClientHello { nonce: [1; 32], wish, model: ModelName::new("chest é").unwrap() };
+        let fields =
+            Object::new().hex("nonce", &hello.nonce).text("wish", word).text("model", hello.model.as_str());
+        all.push(message("client hello", fields, &hello.to_bytes()));
+    }
+    let hello = ServerHello {
+        nonce: [2; 32],
+        reveal: Reveal::Class,
+        commitment: Digest([3; 32]),
+        model: ModelName::new("chest").unwrap(),
+        outline: vec![4, 5, 6],
+    };
+    let fields = Object::new()
+        .hex("nonce", &hello.nonce)
+        .text("mode", "class")
+        .hex("commitment", hello.commitment.as_bytes())
+        .text("model", hello.model.as_str())
+        .hex("outline", &hello.outline);
+    all.push(message("server hello", fields, &hello.to_bytes()));
+    let agreement =
+        Agreement { outline: Digest([5; 32]), commitment: Digest([6; 32]), plan: Digest([7; 32]) };
+    let fields = Object::new()
+        .hex("outline", agreement.outline.as_bytes())
+        .hex("commitment", agreement.commitment.as_bytes())
+        .hex("plan", agreement.plan.as_bytes());
+    all.push(message("agreement", fields, &agreement.to_bytes()));
+    all
+}
+
+fn ids() -> (Vec<StoredId>, String) {
+    let ids = vec![StoredId([8; 16]), StoredId([9; 16])];
+    let json = list(ids.iter().map(|id| format!("\"{id}\"")));
+    (ids, json)
+}
+
+fn requests() -> Vec<String> {
+    let (ids, names) = ids();
+    let token = [10; 32];
+    let rows = [
+        (
+            Request::Prepare { count: 3, store: None },
+            Object::new().text("request", "prepare").raw("count", "3").raw("token hash", "null"),
+        ),
+        (
+            Request::Prepare { count: 1, store: Some([11; 32]) },
+            Object::new().text("request", "prepare").raw("count", "1").hex("token hash", &[11; 32]),
+        ),
+        (Request::Classify { count: 2 }, Object::new().text("request", "classify").raw("count", "2")),
+        (
+            Request::ClassifyStored { token: Secret::new(token), ids },
+            Object::new().text("request", "classify stored").hex("token", &token).raw("ids", &names),
+        ),
+        (
+            Request::Probe { down: 1000, up: 3 },
+            Object::new().text("request", "probe").raw("down", "1000").raw("up", "3"),
+        ),
+        (Request::Bye, Object::new().text("request", "bye")),
+    ];
+    rows.into_iter().map(|(request, fields)| message("request", fields, &request.to_bytes())).collect()
+}
+
+fn replies() -> Vec<String> {
+    let (ids, names) = ids();
+    let rows = [
+        (Reply::Accepted { ids }, Object::new().text("reply", "accepted").raw("ids", &names)),
+        (Reply::Waiting { ahead: 12 }, Object::new().text("reply", "waiting").raw("ahead", "12")),
+        (
+            Reply::Stored { expires: 1 << 40 },
+            Object::new().text("reply", "stored").raw("expires", "1099511627776"),
+        ),
+        (Reply::Probed { bytes: 4 }, Object::new().text("reply", "probed").raw("bytes", "4")),
+    ];
+    rows.into_iter().map(|(reply, fields)| message("reply", fields, &reply.to_bytes())).collect()
+}
+
+fn refusals() -> Vec<String> {
+    let rows = [
+        Refusal::new(RefusalCode::Busy, "try again later"),
+        Refusal::about(RefusalCode::Spent, StoredId([8; 16]), "that one is spent"),
+    ];
+    let row = |refusal: &Refusal| {
+        let subject = refusal.subject().map_or("null".to_owned(), |id| format!("\"{id}\""));
+        let fields = Object::new()
+            .raw("code", &(refusal.code as u16).to_string())
+            .text("sentence", refusal.text())
+            .raw("about", &subject);
+        message("refusal", fields, &refusal.to_bytes())
+    };
+    rows.iter().map(row).collect()
+}

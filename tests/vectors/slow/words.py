@@ -1,0 +1,70 @@
+"""Frames, hellos, requests, replies and refusals (docs/src/reference/protocol.md)."""
+
+MAGIC = b"SORDINO\0"
+PROTOCOL_VERSION = 3
+MODES = {"logits": 0, "class": 1, "any": 255}
+
+
+def header(session_tag, inference_tag, step, sender, kind, length):
+    direction = {"client": 1, "server": 2}[sender]
+    return (session_tag + inference_tag + step.to_bytes(4, "little") + bytes([direction, kind])
+            + PROTOCOL_VERSION.to_bytes(2, "little") + length.to_bytes(8, "little"))
+
+
+def _name(text):
+    assert len(text.encode()) <= 64
+    return text.encode().ljust(64, b"\0")
+
+
+def client_hello(nonce, wish, model):
+    return nonce + bytes([MODES[wish]]) + _name(model)
+
+
+def server_hello(nonce, mode, commitment, model, outline):
+    return nonce + bytes([MODES[mode]]) + commitment + _name(model) + outline
+
+
+def request(fields):
+    count = fields.get("count", 0).to_bytes(4, "little")
+    if fields["request"] == "prepare":
+        token_hash = fields["token hash"]
+        return b"\1" + count + (b"\0" + bytes(32) if token_hash is None else b"\1" + bytes.fromhex(token_hash))
+    if fields["request"] == "classify":
+        return b"\2" + count
+    if fields["request"] == "classify stored":
+        return b"\3" + bytes.fromhex(fields["token"] + "".join(fields["ids"]))
+    if fields["request"] == "probe":
+        return b"\4" + fields["down"].to_bytes(4, "little") + bytes(fields["up"])
+    assert fields["request"] == "bye"
+    return b"\5"
+
+
+def reply(fields):
+    if fields["reply"] == "accepted":
+        return b"\1" + bytes.fromhex("".join(fields["ids"]))
+    if fields["reply"] == "waiting":
+        return b"\2" + fields["ahead"].to_bytes(4, "little")
+    if fields["reply"] == "stored":
+        return b"\3" + fields["expires"].to_bytes(8, "little")
+    assert fields["reply"] == "probed"
+    return b"\4" + bytes(fields["bytes"])
+
+
+def refusal(fields):
+    about = b"" if fields["about"] is None else b"\0" + bytes.fromhex(fields["about"])
+    return fields["code"].to_bytes(2, "little") + fields["sentence"].encode() + about
+
+
+def message(what, fields):
+    """The bytes of one row of words.json."""
+    data = lambda name: bytes.fromhex(fields[name])
+    if what == "header":
+        return header(data("session tag"), data("inference tag"), fields["step"], fields["from"], fields["kind"],
+                      fields["length"])
+    if what == "client hello":
+        return client_hello(data("nonce"), fields["wish"], fields["model"])
+    if what == "server hello":
+        return server_hello(data("nonce"), fields["mode"], data("commitment"), fields["model"], data("outline"))
+    if what == "agreement":
+        return data("outline") + data("commitment") + data("plan")
+    return {"request": request, "reply": reply, "refusal": refusal}[what](fields)

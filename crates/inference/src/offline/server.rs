@@ -21,6 +21,7 @@ use crate::plan::{JobId, Plan};
 use crate::server::{PreparedServer, ServedModel};
 use crate::setup::server::ServerSession;
 use crate::transcript::Work;
+use crate::turns::Turns;
 use crate::workers::Workers;
 use answering::Answering;
 
@@ -45,6 +46,7 @@ impl<'a> PreparingServer<'a> {
         session: &'a mut ServerSession,
         workers: &'a Arc<Workers>,
         inference: InferenceId,
+        turns: Option<Arc<dyn Turns>>,
     ) -> Result<Self, InferenceError> {
         let ServerSession { model, id, keys, sender, offset, .. } = session;
         let plan = Arc::clone(model.plan());
@@ -62,7 +64,7 @@ impl<'a> PreparingServer<'a> {
             frame: Vec::new(),
         };
         Ok(Self {
-            answering: Answering::start(Arc::clone(model), Arc::clone(keys), Arc::clone(workers))?,
+            answering: Answering::start(Arc::clone(model), Arc::clone(keys), Arc::clone(workers), turns)?,
             masks: plan.linear().iter().map(|_| None).collect(),
             model: Arc::clone(model),
             plan,

@@ -12,7 +12,7 @@ use crate::InferenceError;
 use crate::workers::Workers;
 
 /// Transfers per batch; a multiple of 2048, which is what the extension likes best.
-const BATCH: usize = 1 << 18;
+pub(crate) const BATCH: usize = 1 << 18;
 
 /// Bytes of corrections for so many transfers.
 pub(crate) fn correction_bytes(transfers: usize) -> usize {

@@ -48,6 +48,7 @@
 //! requests      what a client asks for after the set-up
 //! connection    frames, checked and counted; in memory or over TLS
 //! workers       the threads of one party
+//! turns         who computes when, where several sessions share the processors
 //! transcript    what was sent, when, in which phase
 //! verify        both parties in one process, held against the reference
 //! ```
@@ -72,6 +73,7 @@ pub mod stored;
 pub mod transcript;
 #[cfg(test)]
 mod vectors;
+pub mod turns;
 pub mod verify;
 mod workers;
 

@@ -34,6 +34,7 @@ use crate::setup::server::{Greeted, ServerSession};
 use crate::setup::{commit_to_weights, plan_digest};
 use crate::stored::server::model_digest;
 use crate::transcript::{Kind, Phase};
+use crate::turns::Turns;
 use crate::workers::Workers;
 use crate::{InferenceError, geometry};
 
@@ -167,6 +168,7 @@ pub struct Server<S> {
     connection: Connection<S>,
     session: ServerSession,
     workers: Arc<Workers>,
+    turns: Option<Arc<dyn Turns>>,
 }
 
 /// Offline material of the server for one inference. It has no copy and is spent by use, over the connection that made
@@ -226,7 +228,7 @@ impl<S: Read + Write> Server<S> {
         let session =
             connection.exchange(Phase::SetUp, |connection| set_up(connection, choose, channel_binding));
         let session = session.map_err(|error| connection.tell(error))?;
-        Ok(Self { connection, session, workers: Arc::new(Workers::alone()) })
+        Ok(Self { connection, session, workers: Arc::new(Workers::alone()), turns: None })
     }
 
     /// Uses so many threads from here on.
@@ -236,6 +238,12 @@ impl<S: Read + Write> Server<S> {
     pub fn use_threads(&mut self, threads: NonZeroUsize) -> Result<(), InferenceError> {
         self.workers = Arc::new(Workers::new(threads)?);
         Ok(())
+    }
+
+    /// From here on what computes beside the thread that has the connection does so in this session's turn. That thread
+    /// itself has its turn already; its stream gives it up while it waits.
+    pub fn take_turns(&mut self, turns: Arc<dyn Turns>) {
+        self.turns = Some(turns);
     }
 
     /// The model of this session.
@@ -258,12 +266,12 @@ impl<S: Read + Write> Server<S> {
     /// # Errors
     /// When the connection breaks or the peer's messages are malformed.
     pub fn prepare(&mut self) -> Result<PreparedServer, InferenceError> {
-        let Self { connection, session, workers } = self;
+        let Self { connection, session, workers, turns } = self;
         connection.exchange(Phase::Offline, |connection| {
             let inference = session.next_inference();
             connection.concern(Some(inference));
             let messages = offline::messages::list(session.model.plan());
-            let mut party = PreparingServer::new(session, workers, inference)?;
+            let mut party = PreparingServer::new(session, workers, inference, turns.clone())?;
             connection.converse(&messages, Words::for_server, &[inference], &mut party, |_, _| {})?;
             let (prepared, times) = party.finish();
             connection.took(times);
@@ -285,7 +293,7 @@ impl<S: Read + Write> Server<S> {
     /// # Errors
     /// As [`Server::classify`].
     pub fn classify_batch(&mut self, batch: Vec<PreparedServer>) -> Result<(), InferenceError> {
-        let Self { connection, session, workers } = self;
+        let Self { connection, session, workers, .. } = self;
         let model = &session.model;
         // Each brings the offset of its own session, so they may come from any; but masks and circuits fit one model.
         if batch.iter().any(|prepared| prepared.made_for != model.digest) {

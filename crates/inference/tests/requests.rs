@@ -48,6 +48,7 @@ fn serve<S: Read + Write>(stream: S, model: Arc<ServedModel>, binding: &[u8]) ->
                 server.reply(&Reply::Accepted { ids: Vec::new() })?;
                 server.classify_batch(batch)?;
             }
+            Request::Probe { down, .. } => server.reply(&Reply::Probed { bytes: down })?,
             Request::Bye => return Ok(()),
             other => panic!("{other:?} is not served here"),
         }

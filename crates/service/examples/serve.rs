@@ -35,6 +35,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         acceptor: TlsAcceptor::new(identity.into_key(), None)?,
         limits: Limits::default(),
         store: None,
+        proxies: Vec::new(),
     })?;
     let listener = TcpListener::bind(listen)?;
     let address = listener.local_addr()?;

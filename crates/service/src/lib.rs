@@ -3,12 +3,16 @@
 //! ```text
 //! server     accepts connections, bounds their number, ends gracefully
 //! session    one client: handshake, requests, refusals
-//! queue      who computes now and who waits, first come first served
-//! limits     clients, computing, memory, time
+//! queue      who computes now and who waits: places and memory, clients in turn
+//! seat       one session's place, given up while the client is waited for
+//! limits     clients, computing, memory, time; for all, and for one client
+//! quotas     what one client may have in an hour
+//! proxy      whose connection a balancer passes on
 //! stores     where prepared inferences outlive their session: one trait
 //! identity   the certificate made on first start, the salt of commitments
 //! store      such a store: durable, sealed, spent once, in SQLite or PostgreSQL
-//! process_memory  no core dumps, no swap
+//! process_memory  no core dumps, no swap, as many open files as there may be
+//! machine_memory  how much there is, control groups considered
 //! metrics    counters, and the small HTTP that shows them
 //! settings   flags and the TOML file, each setting once
 //! models     files become models that can be served
@@ -16,17 +20,21 @@
 
 pub mod identity;
 pub mod limits;
+mod machine_memory;
 pub mod metrics;
 pub mod models;
 pub mod process_memory;
+pub mod proxy;
 mod queue;
+pub mod quotas;
+mod seat;
 pub mod server;
 mod session;
 pub mod settings;
 pub mod store;
 mod stores;
 
-pub use limits::{ByteSize, Limits};
+pub use limits::{ByteSize, ClientLimits, Limits};
 pub use server::{Service, ServiceParts};
 pub use settings::Settings;
 pub use stores::{ClientName, Owner, Store, StoreFault};

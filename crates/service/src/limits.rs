@@ -3,19 +3,19 @@
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::str::FromStr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use inference::connection::{DEFAULT_LEAST_RATE, time_for};
 use serde::Deserialize;
+
+use crate::quotas::Quota;
 
 /// The limits of a service.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Clients that are connected at once.
     pub clients: usize,
-    /// Clients for whom something is computed at once.
+    /// Places: clients for whom something is computed at once. Who waits for its client needs none.
     pub running: NonZeroUsize,
     /// Bytes for weights, running inferences and what waits to be used.
     pub memory: u64,
@@ -31,6 +31,78 @@ pub struct Limits {
     pub least_rate: u64,
     /// Threads for each running inference.
     pub threads: NonZeroUsize,
+    /// What one client may take of all this.
+    pub per_client: ClientLimits,
+}
+
+/// What one client may take: one certificate, or without one an address, or an IPv6 network of 64 bits. None is no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// Connections at once.
+    pub connections: Option<usize>,
+    /// Places at once; without a number all but one of [`Limits::running`], and at least one.
+    pub running: ClientPlaces,
+    /// Bytes for what is under way and prepared; without a number a quarter of what is there for clients.
+    pub memory: ClientMemory,
+    /// Inferences prepared in an hour.
+    pub preparations: Option<u32>,
+    /// Images answered in an hour.
+    pub answers: Option<u32>,
+}
+
+/// How many places one client may have at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientPlaces {
+    /// All but one, so that another client always finds one.
+    AllButOne,
+    /// So many.
+    AtMost(usize),
+    /// All.
+    All,
+}
+
+/// How much memory one client may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientMemory {
+    /// A quarter of what is there for clients, and enough for one image.
+    Quarter,
+    /// So many bytes.
+    AtMost(u64),
+    /// All.
+    All,
+}
+
+impl Default for ClientLimits {
+    /// Sixteen connections are an eighth of all; 600 an hour is one every six seconds, about what one connection over
+    /// 100 Mb/s prepares.
+    fn default() -> Self {
+        Self {
+            connections: Some(16),
+            running: ClientPlaces::AllButOne,
+            memory: ClientMemory::Quarter,
+            preparations: Some(600),
+            answers: Some(600),
+        }
+    }
+}
+
+impl ClientLimits {
+    /// Every client may have everything.
+    pub const NONE: Self = Self {
+        connections: None,
+        running: ClientPlaces::All,
+        memory: ClientMemory::All,
+        preparations: None,
+        answers: None,
+    };
+
+    /// How many in an hour.
+    pub fn hourly(&self, quota: Quota) -> Option<u32> {
+        match quota {
+            Quota::Preparations => self.preparations,
+            Quota::Answers => self.answers,
+        }
+    }
 }
 
 impl Default for Limits {
@@ -45,6 +117,7 @@ impl Default for Limits {
             idle: Duration::from_secs(600),
             least_rate: DEFAULT_LEAST_RATE,
             threads: NonZeroUsize::MIN,
+            per_client: ClientLimits::default(),
         }
     }
 }
@@ -54,44 +127,24 @@ impl Limits {
     pub fn time_for(&self, bytes: u64) -> Duration {
         time_for(bytes, self.silence, self.least_rate)
     }
-}
 
-/// Bytes that were promised to somebody.
-#[derive(Debug)]
-pub(crate) struct MemoryBudget {
-    limit: u64,
-    taken: AtomicU64,
-}
-
-impl MemoryBudget {
-    /// So many bytes to give away.
-    pub(crate) fn new(limit: u64) -> Arc<Self> {
-        Arc::new(Self { limit, taken: AtomicU64::new(0) })
+    /// How many places one client may have.
+    pub(crate) fn client_places(&self) -> usize {
+        let all = self.running.get();
+        match self.per_client.running {
+            ClientPlaces::AllButOne => all.saturating_sub(1).max(1),
+            ClientPlaces::AtMost(places) => places.clamp(1, all),
+            ClientPlaces::All => all,
+        }
     }
 
-    /// Takes some until the reservation is dropped, or nothing where too little is left.
-    pub(crate) fn reserve(self: &Arc<Self>, bytes: u64) -> Option<Reservation> {
-        let add = |taken: u64| taken.checked_add(bytes).filter(|sum| *sum <= self.limit);
-        self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, add).ok()?;
-        Some(Reservation { budget: Arc::clone(self), bytes })
-    }
-
-    /// How much is given away.
-    pub(crate) fn taken(&self) -> u64 {
-        self.taken.load(Ordering::Acquire)
-    }
-}
-
-/// Bytes that are given back when this is dropped.
-#[derive(Debug)]
-pub(crate) struct Reservation {
-    budget: Arc<MemoryBudget>,
-    bytes: u64,
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        self.budget.taken.fetch_sub(self.bytes, Ordering::AcqRel);
+    /// How much memory one client may have, of so much for all clients, where one image takes so much.
+    pub(crate) fn client_memory(&self, all: u64, one_image: u64) -> u64 {
+        match self.per_client.memory {
+            ClientMemory::Quarter => (all / 4).max(one_image),
+            ClientMemory::AtMost(bytes) => bytes,
+            ClientMemory::All => all,
+        }
     }
 }
 
@@ -155,14 +208,19 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_given_until_there_is_none_and_comes_back() {
-        let budget = MemoryBudget::new(100);
-        let first = budget.reserve(60).unwrap();
-        assert!(budget.reserve(41).is_none() && budget.reserve(u64::MAX).is_none());
-        let second = budget.reserve(40).unwrap();
-        drop(first);
-        assert_eq!(budget.taken(), 40);
-        drop(second);
-        assert!(budget.reserve(100).is_some());
+    fn one_client_leaves_a_place_and_memory_for_another() {
+        let with = |running, per_client| Limits {
+            running: NonZeroUsize::new(running).unwrap(),
+            per_client,
+            ..Limits::default()
+        };
+        let usual = ClientLimits::default();
+        assert_eq!((with(8, usual).client_places(), with(1, usual).client_places()), (7, 1));
+        assert_eq!((with(8, usual).client_memory(400, 1), with(8, usual).client_memory(400, 150)), (100, 150));
+        let two = ClientLimits { running: ClientPlaces::AtMost(2), memory: ClientMemory::AtMost(9), ..usual };
+        assert_eq!((with(8, two).client_places(), with(1, two).client_places()), (2, 1));
+        assert_eq!(with(8, two).client_memory(400, 10), 9);
+        let all = with(8, ClientLimits::NONE);
+        assert_eq!((all.client_places(), all.client_memory(400, 1)), (8, 400));
     }
 }

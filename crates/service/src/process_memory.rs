@@ -1,4 +1,4 @@
-//! What a process with secrets asks of the system: no core dump of its memory, no page of it in swap.
+//! What a server asks of the system: no core dump of its memory, no page of it in swap, as many open files as it may have.
 
 use std::fmt;
 
@@ -48,4 +48,39 @@ pub fn protect() -> Protection {
 #[cfg(not(target_os = "linux"))]
 pub fn protect() -> Protection {
     Protection { is_undumpable: false, is_locked: false }
+}
+
+/// Raises the number of files, and so of connections, that may be open at once to the most that the system allows without
+/// further rights; says how many that are. None where there is no limit, or none is known.
+#[cfg(target_os = "linux")]
+pub fn raise_open_files() -> Option<u64> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    // Where the system does not, what was there stays.
+    let _ = setrlimit(Resource::Nofile, raised);
+    getrlimit(Resource::Nofile).current
+}
+
+/// Other systems are asked for nothing.
+#[cfg(not(target_os = "linux"))]
+pub fn raise_open_files() -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    #[test]
+    fn as_many_files_as_may_be_are_allowed() {
+        let most = getrlimit(Resource::Nofile).maximum;
+        let fewer = most.unwrap_or(1 << 20) - 1;
+        setrlimit(Resource::Nofile, Rlimit { current: Some(fewer), maximum: most }).unwrap();
+        assert_eq!(raise_open_files(), most);
+        assert_eq!(getrlimit(Resource::Nofile).current, most);
+    }
 }

@@ -1,66 +1,250 @@
-//! Who computes now and who waits: first come, first served.
+//! Who computes now and who waits. Clients take turns: one with many requests keeps no other waiting.
+//!
+//! A place is the right to compute. It is given up while the peer is waited for (see [`crate::seat`]), so that there are
+//! more inferences under way than places; what they hold is memory, which comes from here, too.
+//!
+//! ```text
+//! turns      in a ring of the clients that wait; of one client, what is under way comes before what has not begun
+//! places     so many in all, and so many for one client
+//! memory     so much in all, and so much for one client; what is prepared and waits for its image may not take what the
+//!            running inferences need
+//! ```
 
-use std::collections::VecDeque;
-use std::num::NonZeroUsize;
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A line in front of a few places.
+use crate::stores::ClientName;
+
+/// What there is to give away.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Supply {
+    pub(crate) places: usize,
+    /// Of them, for one client.
+    pub(crate) client_places: usize,
+    pub(crate) memory: u64,
+    /// Of it, for what is prepared and waits for its image.
+    pub(crate) kept_memory: u64,
+    /// Of it, for one client.
+    pub(crate) client_memory: u64,
+}
+
+/// A line in front of a few places and some memory.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    places: usize,
+    supply: Supply,
     state: Mutex<State>,
-    changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     running: usize,
-    next: u64,
-    waiting: VecDeque<u64>,
+    waiting: usize,
+    memory: u64,
+    kept_memory: u64,
+    /// All who have or want something.
+    clients: HashMap<ClientName, Account>,
+    /// Those that want a place, the next one first.
+    ring: VecDeque<ClientName>,
     is_closed: bool,
+}
+
+/// What one client has and wants.
+#[derive(Debug, Default)]
+struct Account {
+    running: usize,
+    memory: u64,
+    /// Under way.
+    going_on: VecDeque<Arc<Waiter>>,
+    /// Not begun.
+    beginning: VecDeque<Arc<Waiter>>,
+}
+
+impl Account {
+    fn next(&self) -> Option<&Arc<Waiter>> {
+        self.going_on.front().or_else(|| self.beginning.front())
+    }
+
+    fn take_next(&mut self) -> Option<Arc<Waiter>> {
+        self.going_on.pop_front().or_else(|| self.beginning.pop_front())
+    }
+
+    fn waits(&self) -> bool {
+        !(self.going_on.is_empty() && self.beginning.is_empty())
+    }
+}
+
+/// One who waits for a place, and for memory with it.
+#[derive(Debug)]
+struct Waiter {
+    bytes: u64,
+    called: Condvar,
+    has_turn: AtomicBool,
 }
 
 /// What came of waiting for a while.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    /// It is our turn until the place is dropped.
-    Now(Place),
+    /// It is our turn until the place is dropped; the memory may be kept longer.
+    Now(Place, Reservation),
     /// So many come first.
     Later(u32),
-    /// Nobody gets a place any more.
+    /// Nobody begins any more.
     Closed,
 }
 
+/// Why memory is not given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shortage {
+    /// One client may not have so much.
+    OfClient {
+        /// How much it may have.
+        limit: u64,
+    },
+    /// There is no more.
+    OfServer,
+}
+
 impl Queue {
-    /// A line in front of so many places.
-    pub(crate) fn new(places: NonZeroUsize) -> Arc<Self> {
-        Arc::new(Self { places: places.get(), state: Mutex::default(), changed: Condvar::new() })
+    /// A line in front of this.
+    pub(crate) fn new(supply: Supply) -> Arc<Self> {
+        Arc::new(Self { supply, state: Mutex::default() })
     }
 
-    /// Stands in line, at its end.
-    pub(crate) fn line_up(self: &Arc<Self>) -> Ticket {
+    /// Stands in line for a place and so much memory, behind what this client wanted before.
+    pub(crate) fn line_up(self: &Arc<Self>, client: &ClientName, bytes: u64) -> Ticket {
+        self.enter(client, bytes, false)
+    }
+
+    /// Waits for a place to go on with what is under way. A closed line lets it pass, too.
+    pub(crate) fn go_on(self: &Arc<Self>, client: &ClientName) -> Place {
+        let mut ticket = self.enter(client, 0, true);
+        loop {
+            if let Turn::Now(place, _) = ticket.wait(Duration::from_secs(3600)) {
+                return place;
+            }
+        }
+    }
+
+    fn enter(self: &Arc<Self>, client: &ClientName, bytes: u64, goes_on: bool) -> Ticket {
+        let waiter = Arc::new(Waiter { bytes, called: Condvar::new(), has_turn: AtomicBool::new(false) });
         let mut state = self.lock();
-        let number = state.next;
-        state.next += 1;
-        state.waiting.push_back(number);
-        Ticket { queue: Arc::clone(self), number, is_used: false }
+        let account = state.clients.entry(client.clone()).or_default();
+        let is_first = !account.waits();
+        let line = if goes_on { &mut account.going_on } else { &mut account.beginning };
+        line.push_back(Arc::clone(&waiter));
+        state.waiting += 1;
+        if is_first {
+            state.ring.push_back(client.clone());
+        }
+        self.call(&mut state);
+        drop(state);
+        Ticket { queue: Arc::clone(self), client: client.clone(), waiter, goes_on, is_over: false }
     }
 
-    /// Sends everybody away who waits; those who have a place keep it.
+    /// Calls all who can have what they want.
+    fn call(&self, state: &mut State) {
+        let supply = &self.supply;
+        let mut is_memory_due = false;
+        let mut index = 0;
+        while state.running < supply.places && index < state.ring.len() {
+            let account = state.clients.get_mut(&state.ring[index]).expect("who waits has an account");
+            let bytes = account.next().map_or(0, |waiter| waiter.bytes);
+            let is_ours = account.running < supply.client_places
+                && (bytes == 0 || account.memory.saturating_add(bytes) <= supply.client_memory);
+            let is_there =
+                bytes == 0 || !is_memory_due && state.memory.saturating_add(bytes) <= supply.memory;
+            if !(is_ours && is_there) {
+                // Nobody who came later takes what will be free soon. More than that may never be free: others go by.
+                is_memory_due |= is_ours && bytes <= supply.memory.saturating_sub(supply.kept_memory);
+                index += 1;
+                continue;
+            }
+            if let Some(waiter) = account.take_next() {
+                account.running += 1;
+                account.memory += bytes;
+                state.running += 1;
+                state.waiting -= 1;
+                state.memory += bytes;
+                waiter.has_turn.store(true, Ordering::Release);
+                waiter.called.notify_one();
+            }
+            let waits = account.waits();
+            if let Some(client) = state.ring.remove(index).filter(|_| waits) {
+                state.ring.push_back(client);
+            }
+        }
+    }
+
+    /// Takes memory for something that will wait for its image, at once or not at all.
+    pub(crate) fn keep(self: &Arc<Self>, client: &ClientName, bytes: u64) -> Result<Reservation, Shortage> {
+        let mut state = self.lock();
+        self.check_keeping(&state, client, bytes)?;
+        state.memory += bytes;
+        state.kept_memory += bytes;
+        state.clients.entry(client.clone()).or_default().memory += bytes;
+        Ok(Reservation { queue: Arc::clone(self), client: client.clone(), bytes, is_kept: true })
+    }
+
+    /// Whether so much could be kept at this moment.
+    pub(crate) fn could_keep(&self, client: &ClientName, bytes: u64) -> Result<(), Shortage> {
+        self.check_keeping(&self.lock(), client, bytes)
+    }
+
+    fn check_keeping(&self, state: &State, client: &ClientName, bytes: u64) -> Result<(), Shortage> {
+        let own = state.clients.get(client).map_or(0, |account| account.memory);
+        let limit = self.supply.client_memory;
+        if own.saturating_add(bytes) > limit {
+            return Err(Shortage::OfClient { limit });
+        }
+        let is_there = state.memory.saturating_add(bytes) <= self.supply.memory
+            && state.kept_memory.saturating_add(bytes) <= self.supply.kept_memory;
+        if is_there { Ok(()) } else { Err(Shortage::OfServer) }
+    }
+
+    /// The most that one request can ever have.
+    pub(crate) fn most_memory(&self) -> u64 {
+        self.supply.client_memory.min(self.supply.memory)
+    }
+
+    /// Sends everybody away who has not begun.
     pub(crate) fn close(&self) {
-        self.lock().is_closed = true;
-        self.changed.notify_all();
+        let mut state = self.lock();
+        state.is_closed = true;
+        let beginners = state.clients.values().flat_map(|account| &account.beginning);
+        beginners.for_each(|waiter| waiter.called.notify_one());
     }
 
     /// How many have a place, and how many wait.
     pub(crate) fn lengths(&self) -> (usize, usize) {
         let state = self.lock();
-        (state.running, state.waiting.len())
+        (state.running, state.waiting)
+    }
+
+    /// How much memory is given away.
+    pub(crate) fn memory(&self) -> u64 {
+        self.lock().memory
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives back, calls the next, and forgets a client that has and wants nothing.
+    fn give_back(&self, client: &ClientName, places: usize, bytes: u64, kept: u64) {
+        let mut state = self.lock();
+        state.running -= places;
+        state.memory -= bytes;
+        state.kept_memory -= kept;
+        if let Some(account) = state.clients.get_mut(client) {
+            account.running -= places;
+            account.memory -= bytes;
+            if account.running == 0 && account.memory == 0 && !account.waits() {
+                state.clients.remove(client);
+            }
+        }
+        self.call(&mut state);
     }
 }
 
@@ -68,8 +252,10 @@ impl Queue {
 #[derive(Debug)]
 pub(crate) struct Ticket {
     queue: Arc<Queue>,
-    number: u64,
-    is_used: bool,
+    client: ClientName,
+    waiter: Arc<Waiter>,
+    goes_on: bool,
+    is_over: bool,
 }
 
 impl Ticket {
@@ -78,32 +264,73 @@ impl Ticket {
         let end = Instant::now() + patience;
         let mut state = self.queue.lock();
         loop {
-            if state.is_closed {
-                return Turn::Closed;
+            if self.waiter.has_turn.load(Ordering::Acquire) {
+                self.is_over = true;
+                return Turn::Now(self.place(), self.memory());
             }
-            let place = state.waiting.iter().position(|number| *number == self.number);
-            if place == Some(0) && state.running < self.queue.places {
-                state.waiting.pop_front();
-                state.running += 1;
-                self.is_used = true;
-                self.queue.changed.notify_all();
-                return Turn::Now(Place { queue: Arc::clone(&self.queue) });
+            if state.is_closed && !self.goes_on {
+                return Turn::Closed;
             }
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Turn::Later(place.unwrap_or(0) as u32 + 1);
+                return Turn::Later(self.ahead(&state));
             }
-            state = self.queue.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.waiter.called.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    fn place(&self) -> Place {
+        Place { queue: Arc::clone(&self.queue), client: self.client.clone() }
+    }
+
+    fn memory(&self) -> Reservation {
+        let (queue, client) = (Arc::clone(&self.queue), self.client.clone());
+        Reservation { queue, client, bytes: self.waiter.bytes, is_kept: false }
+    }
+
+    /// How many come first, if nobody comes or goes: as many of each other client as of this one, and who has the place.
+    fn ahead(&self, state: &State) -> u32 {
+        let line = |client| {
+            let account: &Account = &state.clients[client];
+            account.going_on.iter().chain(&account.beginning)
+        };
+        let own = line(&self.client).position(|waiter| Arc::ptr_eq(waiter, &self.waiter)).unwrap_or(0);
+        let mut is_before = true;
+        let mut ahead = own + 1;
+        for client in &state.ring {
+            if *client == self.client {
+                is_before = false;
+            } else {
+                ahead += line(client).count().min(own + usize::from(is_before));
+            }
+        }
+        u32::try_from(ahead).unwrap_or(u32::MAX)
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if !self.is_used {
-            self.queue.lock().waiting.retain(|number| *number != self.number);
-            self.queue.changed.notify_all();
+        if self.is_over {
+            return;
         }
+        let mut state = self.queue.lock();
+        if self.waiter.has_turn.load(Ordering::Acquire) {
+            drop(state);
+            drop((self.place(), self.memory()));
+            return;
+        }
+        state.waiting -= 1;
+        if let Some(account) = state.clients.get_mut(&self.client) {
+            for line in [&mut account.going_on, &mut account.beginning] {
+                line.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));
+            }
+            if !account.waits() {
+                state.ring.retain(|client| *client != self.client);
+            }
+        }
+        drop(state);
+        self.queue.give_back(&self.client, 0, 0, 0);
     }
 }
 
@@ -111,12 +338,28 @@ impl Drop for Ticket {
 #[derive(Debug)]
 pub(crate) struct Place {
     queue: Arc<Queue>,
+    client: ClientName,
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.queue.lock().running -= 1;
-        self.queue.changed.notify_all();
+        self.queue.give_back(&self.client, 1, 0, 0);
+    }
+}
+
+/// Bytes that are given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Reservation {
+    queue: Arc<Queue>,
+    client: ClientName,
+    bytes: u64,
+    is_kept: bool,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let kept = if self.is_kept { self.bytes } else { 0 };
+        self.queue.give_back(&self.client, 0, self.bytes, kept);
     }
 }
 
@@ -124,44 +367,141 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
+    const SUPPLY: Supply =
+        Supply { places: 1, client_places: 9, memory: 100, kept_memory: 60, client_memory: 80 };
+
+    fn client(name: &str) -> ClientName {
+        ClientName(name.to_owned())
+    }
+
+    /// The place, or none where others come first.
+    fn try_now(ticket: &mut Ticket) -> Option<(Place, Reservation)> {
+        match ticket.wait(Duration::ZERO) {
+            Turn::Now(place, memory) => Some((place, memory)),
+            _ => None,
+        }
+    }
+
     #[test]
-    fn the_first_who_came_is_the_first_who_is_served() {
-        let queue = Queue::new(NonZeroUsize::MIN);
-        let mut tickets: Vec<_> = (0..3).map(|_| queue.line_up()).collect();
-        assert!(matches!(tickets[2].wait(Duration::ZERO), Turn::Later(3)));
-        let Turn::Now(place) = tickets[0].wait(Duration::ZERO) else { panic!("nobody is in front") };
+    fn of_one_client_the_first_who_came_is_the_first_who_is_served() {
+        let (queue, client) = (Queue::new(SUPPLY), client("a"));
+        let mut tickets: Vec<_> = (0..4).map(|_| queue.line_up(&client, 0)).collect();
+        let place = try_now(&mut tickets[0]).expect("nobody is in front");
         assert!(matches!(tickets[1].wait(Duration::ZERO), Turn::Later(1)));
-        assert_eq!(queue.lengths(), (1, 2));
-        drop(place);
-        assert!(matches!(tickets[2].wait(Duration::ZERO), Turn::Later(2)), "the second comes first");
+        assert!(matches!(tickets[3].wait(Duration::ZERO), Turn::Later(3)));
+        assert_eq!(queue.lengths(), (1, 3));
         tickets.remove(1);
-        assert!(matches!(tickets[1].wait(Duration::ZERO), Turn::Now(_)), "the second went away");
+        assert!(matches!(tickets[2].wait(Duration::ZERO), Turn::Later(2)), "the second went away");
+        drop(place);
+        assert!(try_now(&mut tickets[2]).is_none() && try_now(&mut tickets[1]).is_some());
+        assert!(try_now(&mut tickets[2]).is_some());
+        drop(tickets);
         assert_eq!(queue.lengths(), (0, 0));
+        assert!(queue.lock().clients.is_empty() && queue.lock().ring.is_empty());
     }
 
     #[test]
-    fn never_more_run_than_there_are_places() {
-        let queue = Queue::new(NonZeroUsize::new(2).unwrap());
+    fn a_client_with_many_requests_keeps_no_other_waiting() {
+        let queue = Queue::new(SUPPLY);
+        let (greedy, modest) = (client("greedy"), client("modest"));
+        let mut place = try_now(&mut queue.line_up(&greedy, 0));
+        let mut many: Vec<_> = (0..20).map(|_| queue.line_up(&greedy, 0)).collect();
+        let mut one = queue.line_up(&modest, 0);
+        assert!(matches!(one.wait(Duration::ZERO), Turn::Later(2)), "one of the greedy client, and who has the place");
+        assert!(matches!(many[19].wait(Duration::ZERO), Turn::Later(21)));
+        let mut served = 0;
+        while try_now(&mut one).is_none() {
+            drop(place.take());
+            place = many.iter_mut().find_map(try_now);
+            served += usize::from(place.is_some());
+        }
+        assert_eq!(served, 1, "one of the greedy client's, then the modest client");
+    }
+
+    #[test]
+    fn what_is_under_way_comes_before_what_its_client_has_not_begun() {
+        let (queue, client) = (Queue::new(SUPPLY), client("a"));
+        let place = try_now(&mut queue.line_up(&client, 0));
+        let mut later = queue.line_up(&client, 0);
         std::thread::scope(|scope| {
-            for _ in 0..16 {
-                scope.spawn(|| {
-                    let mut ticket = queue.line_up();
-                    let Turn::Now(_place) = ticket.wait(Duration::from_secs(60)) else {
-                        panic!("a turn comes")
-                    };
-                    assert!(queue.lengths().0 <= 2);
-                });
+            let going_on = scope.spawn(|| queue.go_on(&client));
+            while queue.lengths() != (1, 2) {
+                std::thread::yield_now();
             }
+            drop(place);
+            let place = going_on.join().unwrap();
+            assert!(try_now(&mut later).is_none());
+            drop(place);
         });
-        assert_eq!(queue.lengths(), (0, 0));
+        assert!(try_now(&mut later).is_some());
     }
 
     #[test]
-    fn a_closed_line_sends_everybody_away() {
-        let queue = Queue::new(NonZeroUsize::MIN);
-        let Turn::Now(_kept) = queue.line_up().wait(Duration::ZERO) else { panic!("nobody is in front") };
-        let mut waiting = queue.line_up();
+    fn never_more_run_than_there_are_places_nor_than_one_client_may() {
+        let queue = Queue::new(Supply { places: 3, client_places: 2, ..SUPPLY });
+        let (greedy, modest) = (client("greedy"), client("modest"));
+        let mut many: Vec<_> = (0..5).map(|_| queue.line_up(&greedy, 0)).collect();
+        let mut places: Vec<_> = many.iter_mut().filter_map(try_now).collect();
+        assert_eq!(places.len(), 2, "the third place is not for the same client");
+        places.extend(try_now(&mut queue.line_up(&modest, 0)));
+        assert_eq!((places.len(), queue.lengths()), (3, (3, 3)));
+        let mut other = queue.line_up(&modest, 0);
+        assert!(try_now(&mut other).is_none());
+        drop(places);
+        assert!(try_now(&mut other).is_some());
+    }
+
+    #[test]
+    fn memory_comes_with_the_turn_and_goes_back() {
+        let queue = Queue::new(Supply { places: 9, ..SUPPLY });
+        let (a, b, c) = (client("a"), client("b"), client("c"));
+        let (place, first) = try_now(&mut queue.line_up(&a, 60)).unwrap();
+        drop(place);
+        assert_eq!((queue.memory(), queue.lengths()), (60, (0, 0)), "it may be kept longer than the place");
+        assert!(try_now(&mut queue.line_up(&a, 21)).is_none(), "80 for one client");
+        let mut large = queue.line_up(&b, 41);
+        assert!(try_now(&mut large).is_none(), "100 in all");
+        let small = try_now(&mut queue.line_up(&c, 40)).expect("more than what is free soon: others go by");
+        drop(small);
+        let mut due = queue.line_up(&a, 20);
+        let second = try_now(&mut due).unwrap();
+        let mut next = queue.line_up(&c, 21);
+        assert!(try_now(&mut next).is_none() && try_now(&mut queue.line_up(&client("d"), 1)).is_none());
+        drop((first, second));
+        assert!(try_now(&mut next).is_some() && try_now(&mut large).is_some());
+        assert_eq!(queue.memory(), 0);
+    }
+
+    #[test]
+    fn what_is_kept_takes_nothing_from_what_runs() {
+        let queue = Queue::new(SUPPLY);
+        let (a, b) = (client("a"), client("b"));
+        let kept = queue.keep(&a, 60).unwrap();
+        assert_eq!(queue.keep(&b, 1).unwrap_err(), Shortage::OfServer);
+        assert_eq!(queue.could_keep(&a, 21), Err(Shortage::OfClient { limit: 80 }));
+        assert!(try_now(&mut queue.line_up(&b, 40)).is_some());
+        drop(kept);
+        assert!(queue.keep(&b, 60).is_ok());
+        assert!(queue.could_keep(&b, u64::MAX).is_err());
+        assert_eq!(queue.memory(), 0);
+    }
+
+    #[test]
+    fn who_leaves_the_line_when_called_leaves_nothing_behind() {
+        let (queue, client) = (Queue::new(SUPPLY), client("a"));
+        drop(queue.line_up(&client, 70));
+        assert_eq!((queue.memory(), queue.lengths()), (0, (0, 0)));
+    }
+
+    #[test]
+    fn a_closed_line_sends_away_who_has_not_begun() {
+        let (queue, client) = (Queue::new(SUPPLY), client("a"));
+        let place = try_now(&mut queue.line_up(&client, 0));
+        let mut waiting = queue.line_up(&client, 0);
         queue.close();
         assert!(matches!(waiting.wait(Duration::from_secs(60)), Turn::Closed));
+        drop(place);
+        drop(waiting);
+        drop(queue.go_on(&client));
     }
 }

@@ -14,11 +14,13 @@ use inference::server::ServedModel;
 use inference::setup::messages::ModelName;
 use tracing::{info, warn};
 
-use super::limits::{Limits, MemoryBudget, Reservation};
+use super::limits::Limits;
 use super::metrics::{self, Metrics, Now};
-use super::queue::Queue;
+use super::proxy::ProxyNetwork;
+use super::queue::{Queue, Supply};
+use super::quotas::ProcessQuotas;
 use super::session;
-use super::stores::Store;
+use super::stores::{ClientName, Store};
 
 /// Clients beyond the limit to whom somebody still says so; the others find the door shut.
 const DOORMEN: usize = 8;
@@ -35,26 +37,31 @@ pub struct ServiceParts {
     pub limits: Limits,
     /// Where prepared inferences outlive their session, if they do.
     pub store: Option<Arc<dyn Store>>,
+    /// Balancers that say whose connection they pass on; they must, and nobody else is asked.
+    pub proxies: Vec<ProxyNetwork>,
 }
 
 /// A service that clients can connect to.
 pub struct Service {
     pub(super) parts: ServiceParts,
     pub(super) queue: Arc<Queue>,
-    pub(super) memory: Arc<MemoryBudget>,
+    /// Of a service without a store.
+    pub(super) quotas: ProcessQuotas,
     pub(super) metrics: Metrics,
     is_closing: AtomicBool,
     doormen: AtomicUsize,
     next_session: AtomicU64,
     guests: Mutex<HashMap<u64, Guest>>,
     left: Condvar,
-    /// The weights and the running inferences, for as long as the service exists.
-    _standing: Reservation,
+    /// Bytes for process, weights and connections, for as long as the service exists.
+    standing: u64,
 }
 
 /// A client that is connected.
 struct Guest {
     socket: TcpStream,
+    /// Whose limits it counts against; none while a balancer has not said it.
+    client: Option<ClientName>,
     /// Nothing is under way for it: it may be sent home at any moment.
     is_idle: bool,
 }
@@ -83,16 +90,24 @@ impl Service {
     pub fn new(parts: ServiceParts) -> Result<Arc<Self>, TooLittleMemory> {
         let (limits, plans) = (&parts.limits, parts.models.values().map(|model| model.plan().as_ref()));
         let weights = plans.clone().map(|plan| plan.memory().server_weights).sum::<u64>();
-        let each = plans.clone().map(Plan::server_memory).max().unwrap_or(0);
-        let (running, limit) = (limits.running.get(), limits.memory);
-        let memory = MemoryBudget::new(limit);
-        let standing = Self::memory_for(plans, limits);
-        let clients = limits.clients;
-        let refusal = TooLittleMemory { weights, clients, running, each, needed: standing, limit };
-        let standing = memory.reserve(standing).ok_or(refusal)?;
-        Ok(Arc::new(Self {
-            queue: Queue::new(limits.running),
+        let each = plans.clone().map(|plan| plan.server_memory(limits.threads)).max().unwrap_or(0);
+        let kept = plans.clone().map(Plan::server_prepared_memory).max().unwrap_or(0);
+        let (running, limit, clients) = (limits.running.get(), limits.memory, limits.clients);
+        let (standing, needed) = (standing_memory(plans.clone(), limits), Self::memory_for(plans, limits));
+        if needed > limit {
+            return Err(TooLittleMemory { weights, clients, running, each, needed, limit });
+        }
+        let memory = limit - standing;
+        let supply = Supply {
+            places: running,
+            client_places: limits.client_places(),
             memory,
+            kept_memory: limit - needed,
+            client_memory: limits.client_memory(memory, each.saturating_add(kept)),
+        };
+        Ok(Arc::new(Self {
+            queue: Queue::new(supply),
+            quotas: ProcessQuotas::default(),
             metrics: Metrics::default(),
             is_closing: AtomicBool::new(false),
             doormen: AtomicUsize::new(0),
@@ -100,18 +115,16 @@ impl Service {
             guests: Mutex::default(),
             left: Condvar::new(),
             parts,
-            _standing: standing,
+            standing,
         }))
     }
 
     /// What a service of these models holds at most while as many clients are connected and as many inferences run as may,
     /// and none is prepared.
     pub fn memory_for<'a>(plans: impl Iterator<Item = &'a Plan> + Clone, limits: &Limits) -> u64 {
-        let weights = plans.clone().map(|plan| plan.memory().server_weights).sum::<u64>();
-        let each = plans.map(Plan::server_memory).max().unwrap_or(0);
+        let each = plans.clone().map(|plan| plan.server_memory(limits.threads)).max().unwrap_or(0);
         let computing = each.saturating_mul(limits.running.get() as u64);
-        let sessions = SESSION_BYTES.saturating_mul(limits.clients as u64);
-        limits.process.saturating_add(weights).saturating_add(computing).saturating_add(sessions)
+        standing_memory(plans, limits).saturating_add(computing)
     }
 
     /// Serves until [`Service::close`] is called elsewhere. Sessions may still be under way afterwards.
@@ -144,16 +157,19 @@ impl Service {
     fn admit(self: &Arc<Self>, socket: TcpStream, address: SocketAddr) {
         let number = self.next_session.fetch_add(1, Ordering::Relaxed);
         let Ok(copy) = socket.try_clone() else { return };
+        let is_passed_on = self.parts.proxies.iter().any(|proxy| proxy.contains(address.ip()));
+        let client = (!is_passed_on).then(|| ClientName::of_address(address.ip()));
         let mut guests = self.guests();
         let is_full = guests.len() >= self.parts.limits.clients;
-        if !is_full {
-            guests.insert(number, Guest { socket: copy, is_idle: false });
+        let room = if is_full { Err(too_many_clients()) } else { self.check_room(&guests, number, client.as_ref()) };
+        if room.is_ok() {
+            guests.insert(number, Guest { socket: copy, client, is_idle: false });
         }
         drop(guests);
         let service = Arc::clone(self);
-        if is_full {
+        if let Err(refusal) = room {
             self.metrics.refusals.inc();
-            warn!(client = %address.ip(), "turned away: too many clients");
+            warn!(client = %address.ip(), reason = %refusal, "turned away");
             if self.doormen.fetch_add(1, Ordering::AcqRel) >= DOORMEN {
                 self.doormen.fetch_sub(1, Ordering::AcqRel);
                 return;
@@ -161,14 +177,35 @@ impl Service {
             let doorman = Doorman(Arc::clone(self));
             let turn_away = move || {
                 let _doorman = doorman;
-                session::turn_away(&service, socket);
+                session::turn_away(&service, socket, is_passed_on, &refusal);
             };
             self.start_thread("doorman", turn_away);
             return;
         }
         let visit = Visit { service, number };
         self.metrics.clients.inc();
-        self.start_thread("session", move || session::run(&visit, socket, address));
+        self.start_thread("session", move || session::run(&visit, socket, address.ip(), is_passed_on));
+    }
+
+    /// Whether a client may have this connection besides its others.
+    fn check_room(
+        &self,
+        guests: &HashMap<u64, Guest>,
+        number: u64,
+        client: Option<&ClientName>,
+    ) -> Result<(), Refusal> {
+        let (Some(limit), Some(client)) = (self.parts.limits.per_client.connections, client) else {
+            return Ok(());
+        };
+        let others = guests.iter().filter(|(other, guest)| **other != number && guest.client.as_ref() == Some(client));
+        if others.count() < limit {
+            return Ok(());
+        }
+        let text = format!(
+            "one client may have {limit} connections here at a time, and this one has them; close one, or try again when \
+             one has ended"
+        );
+        Err(Refusal::new(RefusalCode::Limit, text))
     }
 
     fn start_thread(&self, name: &str, work: impl FnOnce() + Send + 'static) {
@@ -217,7 +254,8 @@ impl Service {
     /// What it does at this moment.
     pub fn now(&self) -> Now {
         let (running, waiting) = self.queue.lengths();
-        Now { running, waiting, memory: self.memory.taken(), is_open: !self.is_closing() }
+        let memory = self.standing + self.queue.memory();
+        Now { running, waiting, memory, is_open: !self.is_closing() }
     }
 
     /// Whether the service is about to end.
@@ -253,6 +291,18 @@ impl Service {
     }
 }
 
+/// What is held whether or not anybody asks: process, weights, connections.
+fn standing_memory<'a>(plans: impl Iterator<Item = &'a Plan>, limits: &Limits) -> u64 {
+    let weights = plans.map(|plan| plan.memory().server_weights).sum::<u64>();
+    let sessions = SESSION_BYTES.saturating_mul(limits.clients as u64);
+    limits.process.saturating_add(weights).saturating_add(sessions)
+}
+
+/// What clients hear when all connections are taken.
+fn too_many_clients() -> Refusal {
+    Refusal::new(RefusalCode::Busy, "too many clients are connected; try again later")
+}
+
 /// What clients hear at the end.
 pub(super) fn shutting_down() -> Refusal {
     Refusal::new(RefusalCode::ShuttingDown, "the server is shutting down; try again later")
@@ -283,6 +333,19 @@ pub(super) struct Visit {
 }
 
 impl Visit {
+    /// Counts this connection as that of a client, from here on.
+    ///
+    /// # Errors
+    /// When the client has as many as it may.
+    pub(super) fn identify(&self, client: &ClientName) -> Result<(), Refusal> {
+        let mut guests = self.service.guests();
+        self.service.check_room(&guests, self.number, Some(client))?;
+        if let Some(guest) = guests.get_mut(&self.number) {
+            guest.client = Some(client.clone());
+        }
+        Ok(())
+    }
+
     /// Notes whether anything is under way for this client.
     pub(super) fn set_idle(&self, is_idle: bool) {
         if let Some(guest) = self.service.guests().get_mut(&self.number) {

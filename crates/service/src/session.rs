@@ -1,23 +1,27 @@
 //! One client: handshake, requests, refusals.
 
 use std::collections::VecDeque;
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crypto::random::Seed;
+use crypto::secret::Secret;
 use inference::InferenceError;
 use inference::connection::refusal::{Refusal, RefusalCode};
 use inference::connection::{Connection, Role, TimeLimits, TlsStream};
-use inference::requests::{Reply, Request, StoredId};
+use inference::requests::{MAX_REQUEST_BYTES, Reply, Request, StoredId};
 use inference::server::{PreparedServer, Server};
 use inference::transcript::{Phase, Transcript};
 use network::text::with_causes;
 use tracing::{debug, error, info, warn};
 
-use super::limits::Reservation;
+use super::limits::ByteSize;
 use super::metrics::Metrics;
-use super::queue::{Place, Turn};
+use super::proxy::{self, Proxied};
+use super::queue::{Reservation, Shortage, Turn};
+use super::quotas::{Drawn, Quota};
+use super::seat::Seat;
 use super::server::{Service, Visit, shutting_down};
 use super::stores::{ClientName, Owner, StoreFault};
 
@@ -25,36 +29,68 @@ use super::stores::{ClientName, Owner, StoreFault};
 const WAITING_NOTICE: Duration = Duration::from_secs(2);
 /// How long the doorman spends on one client.
 const DOORMAN_PATIENCE: Duration = Duration::from_secs(3);
+/// Probes that are answered on one connection; a client that measures the link sends six.
+const MAX_PROBES: u32 = 64;
 
 /// Tells a client that there is no room for it.
-pub(super) fn turn_away(service: &Service, socket: TcpStream) {
+pub(super) fn turn_away(service: &Service, socket: TcpStream, is_passed_on: bool, refusal: &Refusal) {
+    if is_passed_on && proxy::read(&socket, DOORMAN_PATIENCE).is_err() {
+        return;
+    }
     let limits = TimeLimits::new(DOORMAN_PATIENCE);
     limits.allow(Some(DOORMAN_PATIENCE));
-    let Ok((stream, binding)) = service.parts.acceptor.accept(socket, limits) else { return };
-    let text = "too many clients are connected; try again later";
-    let refuse = |_: &_| Err(Refusal::new(RefusalCode::Busy, text));
-    // It always comes to nothing; the client has heard why.
-    drop(Server::accept_with(Connection::new(stream, Role::Server), refuse, &binding));
+    if let Ok((stream, binding)) = service.parts.acceptor.accept(socket, limits) {
+        decline(stream, &binding, refusal);
+    }
+}
+
+/// Says why there is no session. It always comes to nothing; the client has heard why.
+fn decline(stream: TlsStream, binding: &[u8], refusal: &Refusal) {
+    let refuse = |_: &_| Err(refusal.clone());
+    drop(Server::accept_with(Connection::new(stream, Role::Server), refuse, binding));
 }
 
 /// Serves one client to the end.
-pub(super) fn run(visit: &Visit, socket: TcpStream, address: SocketAddr) {
+pub(super) fn run(visit: &Visit, socket: TcpStream, address: IpAddr, is_passed_on: bool) {
     let service = &visit.service;
-    let limits = TimeLimits::new(service.parts.limits.silence);
-    limits.allow(Some(service.parts.limits.silence));
+    let patience = service.parts.limits.silence;
+    let passed_on = if is_passed_on { proxy::read(&socket, patience) } else { Ok(Proxied::Client(address)) };
+    let (address, is_check) = match passed_on {
+        Ok(Proxied::Client(address)) => (address, false),
+        Ok(Proxied::Local) => (address, true),
+        Err(error) => {
+            service.metrics.failures.inc();
+            let reason = with_causes(&error);
+            return warn!(session = visit.number, balancer = %address, reason, "no header of a balancer");
+        }
+    };
+    let of_address = ClientName::of_address(address);
+    if let Err(refusal) = visit.identify(&of_address) {
+        service.metrics.refusals.inc();
+        info!(session = visit.number, client = %of_address, reason = %refusal, "refused");
+        return turn_away(service, socket, false, &refusal);
+    }
+    let limits = TimeLimits::new(patience);
+    limits.allow(Some(patience));
     let (stream, binding) = match service.parts.acceptor.accept(socket, Arc::clone(&limits)) {
         Ok(secured) => secured,
+        // A balancer that looks whether somebody is there says no more than that.
+        Err(_) if is_check => return debug!(session = visit.number, "a balancer's check"),
         Err(error) => {
             service.metrics.failures.inc();
             // No error holds a secret, nor do its causes: they name fields, counts and kinds.
             let reason = with_causes(&error);
-            warn!(session = visit.number, client = %address.ip(), reason, "no TLS handshake");
-            return;
+            return warn!(session = visit.number, client = %address, reason, "no TLS handshake");
         }
     };
-    let client = ClientName(stream.peer().map_or_else(|| address.ip().to_string(), |peer| peer.to_string()));
+    let client = stream.peer().map_or(of_address, |peer| ClientName(peer.to_string()));
+    if let Err(refusal) = visit.identify(&client) {
+        service.metrics.refusals.inc();
+        info!(session = visit.number, client = %client, reason = %refusal, "refused");
+        return decline(stream, &binding, &refusal);
+    }
     let connection = Connection::new(stream, Role::Server);
-    let server = match Server::accept_with(connection, |name| service.choose(name), &binding) {
+    let mut server = match Server::accept_with(connection, |name| service.choose(name), &binding) {
         Ok(server) => server,
         Err(error) => {
             service.metrics.refusals.inc();
@@ -64,8 +100,11 @@ pub(super) fn run(visit: &Visit, socket: TcpStream, address: SocketAddr) {
     };
     service.metrics.sessions.inc();
     info!(session = visit.number, client = %client, model = %server.name(), "session");
+    let seat = Seat::new(Arc::clone(&service.queue), client.clone(), Arc::clone(&limits));
+    server.take_turns(Arc::<Seat>::clone(&seat));
     let owner = Owner { model: server.name().clone(), served: Arc::clone(server.model()), client };
-    let mut session = Session { visit, server, limits, owner, prepared: VecDeque::new() };
+    let prepared = VecDeque::new();
+    let mut session = Session { visit, server, limits, seat, owner, prepared, probes: 0 };
     let result = session.serve();
     session.end(result);
 }
@@ -88,65 +127,99 @@ struct Session<'a> {
     visit: &'a Visit,
     server: Server<TlsStream>,
     limits: Arc<TimeLimits>,
+    seat: Arc<Seat>,
     owner: Owner,
     /// Prepared in this session and not yet used, with the memory they take.
     prepared: VecDeque<(PreparedServer, Reservation)>,
+    /// How many were answered.
+    probes: u32,
+}
+
+/// The time in which something is computed for a request: a place whenever the client is not waited for, and memory.
+struct InTurn {
+    limits: Arc<TimeLimits>,
+    _memory: Reservation,
+}
+
+impl Drop for InTurn {
+    fn drop(&mut self) {
+        self.limits.leave_turns();
+    }
 }
 
 impl Session<'_> {
     fn serve(&mut self) -> Result<(), End> {
-        let limits = &self.visit.service.parts.limits;
-        self.server.use_threads(limits.threads)?;
+        self.server.use_threads(self.visit.service.parts.limits.threads)?;
+        // Probes do not make a connection look busy.
+        let mut idle_since = Instant::now();
         loop {
-            self.limits.allow(None);
-            self.limits.tolerate(limits.idle);
-            self.visit.set_idle(true);
-            let is_closing = self.visit.service.is_closing();
-            let request = if is_closing {
-                Err(End::Refused(shutting_down()))
-            } else {
-                Ok(self.server.next_request()?)
-            };
-            self.visit.set_idle(false);
-            self.limits.tolerate(limits.silence);
-            self.limits.allow(Some(limits.silence));
-            match request? {
+            let request = self.next_request(idle_since)?;
+            match request {
                 Request::Prepare { count, store: None } => self.prepare(count)?,
                 Request::Prepare { count, store: Some(token_hash) } => {
                     self.prepare_stored(count, &token_hash)?
                 }
-                Request::Classify { count } => self.classify(count as usize)?,
-                Request::ClassifyStored { token, ids } => {
-                    let place = self.wait_for_place()?;
-                    let batch = self.store()?.take(&self.owner, &token, &ids).map_err(store_fault)?;
-                    self.classify_batch(batch, &place)?;
+                Request::Classify { count } => self.classify(count)?,
+                Request::ClassifyStored { token, ids } => self.classify_stored(&token, &ids)?,
+                Request::Probe { down, .. } => {
+                    self.probe(down)?;
+                    continue;
                 }
-                Request::Probe { .. } => unreachable!("the server answers probes itself"),
                 Request::Bye => return Ok(()),
             }
+            idle_since = Instant::now();
         }
+    }
+
+    /// Waits for what the client wants: as long as it may be idle; but once it has begun to speak, it is to come to an end.
+    fn next_request(&mut self, idle_since: Instant) -> Result<Request, End> {
+        let limits = &self.visit.service.parts.limits;
+        self.limits.allow_from_next_byte(limits.time_for(MAX_REQUEST_BYTES));
+        self.limits.tolerate(limits.idle.saturating_sub(idle_since.elapsed()));
+        self.visit.set_idle(true);
+        let is_closing = self.visit.service.is_closing();
+        let request = if is_closing {
+            Err(End::Refused(shutting_down()))
+        } else {
+            self.server.next_request().map_err(End::from)
+        };
+        self.visit.set_idle(false);
+        let limits = &self.visit.service.parts.limits;
+        self.limits.tolerate(limits.silence);
+        self.limits.allow(Some(limits.silence));
+        request
+    }
+
+    fn probe(&mut self, down: u32) -> Result<(), End> {
+        self.probes += 1;
+        if self.probes > MAX_PROBES {
+            let text = format!("the link may be measured by {MAX_PROBES} messages on one connection; connect again");
+            return Err(End::Refused(Refusal::new(RefusalCode::Limit, text)));
+        }
+        self.limits.allow(Some(self.visit.service.parts.limits.time_for(down.into())));
+        Ok(self.server.reply(&Reply::Probed { bytes: down })?)
     }
 
     fn prepare(&mut self, count: u32) -> Result<(), End> {
         let service = &self.visit.service;
-        let most = service.parts.limits.prepared;
+        let (most, threads) = (service.parts.limits.prepared, service.parts.limits.threads);
         if self.prepared.len() as u64 + u64::from(count) > u64::from(most) {
             let text = format!(
                 "a client may have {most} inferences wait for their images on one connection; use some first"
             );
             return Err(End::Refused(Refusal::new(RefusalCode::Limit, text)));
         }
-        let each = self.server.model().plan().server_prepared_memory();
-        let reserved: Option<Vec<_>> = (0..count).map(|_| service.memory.reserve(each)).collect();
-        let reserved = reserved.ok_or_else(|| {
-            let text = "the server has no memory left for so many; ask for fewer, or try again later";
-            End::Refused(Refusal::new(RefusalCode::Limit, text))
-        })?;
-        let place = self.wait_for_place()?;
+        let plan = Arc::clone(self.server.model().plan());
+        let each = plan.server_prepared_memory();
+        let (queue, client) = (Arc::clone(&service.queue), self.owner.client.clone());
+        queue.could_keep(&client, each.saturating_mul(count.into())).map_err(no_memory)?;
+        self.draw(Quota::Preparations, count)?;
+        let _turn = self.wait_for_turn(plan.server_offline_memory(threads), 1)?;
         self.server.reply(&Reply::Accepted { ids: Vec::new() })?;
-        for reservation in reserved {
-            let prepared = self.prepare_one(&place)?;
-            self.prepared.push_back((prepared, reservation));
+        for _ in 0..count {
+            let memory = queue.keep(&client, each).map_err(no_memory)?;
+            let prepared = self.prepare_one()?;
+            self.prepared.push_back((prepared, memory));
         }
         Ok(())
     }
@@ -154,18 +227,22 @@ impl Session<'_> {
     fn prepare_stored(&mut self, count: u32, token_hash: &[u8; 32]) -> Result<(), End> {
         let store = self.store()?;
         store.has_room(&self.owner, count).map_err(store_fault)?;
-        let place = self.wait_for_place()?;
+        self.draw(Quota::Preparations, count)?;
+        let plan = Arc::clone(self.server.model().plan());
+        let threads = self.visit.service.parts.limits.threads;
+        let one = plan.server_offline_memory(threads) + plan.server_prepared_memory() + plan.server_stored_memory();
+        let _turn = self.wait_for_turn(one, 1)?;
         let ids = (0..count).map(|_| fresh_id()).collect::<Result<Vec<_>, _>>()?;
         self.server.reply(&Reply::Accepted { ids: ids.clone() })?;
         let mut expires = u64::MAX;
         for id in ids {
-            let prepared = self.prepare_one(&place)?;
+            let prepared = self.prepare_one()?;
             expires = expires.min(store.put(&self.owner, token_hash, id, prepared).map_err(store_fault)?);
         }
         Ok(self.server.reply(&Reply::Stored { expires })?)
     }
 
-    fn prepare_one(&mut self, _place: &Place) -> Result<PreparedServer, End> {
+    fn prepare_one(&mut self) -> Result<PreparedServer, End> {
         let service = &self.visit.service;
         let traffic = self.server.model().plan().traffic().offline;
         self.limits.allow(Some(service.parts.limits.time_for(traffic.bytes_up + traffic.bytes_down)));
@@ -175,21 +252,36 @@ impl Session<'_> {
         Ok(prepared)
     }
 
-    fn classify(&mut self, count: usize) -> Result<(), End> {
-        if count > self.prepared.len() {
+    fn classify(&mut self, count: u32) -> Result<(), End> {
+        if count as usize > self.prepared.len() {
             let text = format!(
                 "the client asked about {count} images, and {} inferences are prepared for it; prepare more first",
                 self.prepared.len()
             );
             return Err(End::Refused(Refusal::new(RefusalCode::Order, text)));
         }
-        let place = self.wait_for_place()?;
+        let each = self.server.model().plan().server_online_memory();
+        self.expect_memory(each, count)?;
+        self.draw(Quota::Answers, count)?;
+        let _turn = self.wait_for_turn(each, count)?;
         // Taken out before the client hears "accepted": whatever happens now, they are spent.
-        let (batch, _reserved): (Vec<_>, Vec<_>) = self.prepared.drain(..count).unzip();
-        self.classify_batch(batch, &place)
+        let (batch, _reserved): (Vec<_>, Vec<_>) = self.prepared.drain(..count as usize).unzip();
+        self.classify_batch(batch)
     }
 
-    fn classify_batch(&mut self, batch: Vec<PreparedServer>, _place: &Place) -> Result<(), End> {
+    fn classify_stored(&mut self, token: &Secret<[u8; 32]>, ids: &[StoredId]) -> Result<(), End> {
+        let store = self.store()?;
+        let count = u32::try_from(ids.len()).unwrap_or(u32::MAX);
+        let plan = self.server.model().plan();
+        let each = plan.server_online_memory() + plan.server_prepared_memory() + plan.server_stored_memory();
+        self.expect_memory(each, count)?;
+        self.draw(Quota::Answers, count)?;
+        let _turn = self.wait_for_turn(each, count)?;
+        let batch = store.take(&self.owner, token, ids).map_err(store_fault)?;
+        self.classify_batch(batch)
+    }
+
+    fn classify_batch(&mut self, batch: Vec<PreparedServer>) -> Result<(), End> {
         let service = &self.visit.service;
         let (count, traffic) = (batch.len() as u64, self.server.model().plan().traffic().online);
         let bytes = count.saturating_mul(traffic.bytes_up + traffic.bytes_down);
@@ -202,15 +294,64 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Waits in line; the client hears of it every few seconds.
-    fn wait_for_place(&mut self) -> Result<Place, End> {
-        let mut ticket = self.visit.service.queue.line_up();
+    /// Refuses a batch that can never have the memory it takes.
+    fn expect_memory(&self, each: u64, count: u32) -> Result<(), End> {
+        let most = self.visit.service.queue.most_memory();
+        if each.saturating_mul(count.into()) <= most {
+            return Ok(());
+        }
+        let (fits, most) = (most / each.max(1), ByteSize(most));
+        let text = format!(
+            "{count} images at once take more than the {most} of memory that one client may have here; ask about at most \
+             {fits} at a time"
+        );
+        Err(End::Refused(Refusal::new(RefusalCode::Limit, text)))
+    }
+
+    /// Draws from what the client may have in an hour.
+    fn draw(&self, quota: Quota, count: u32) -> Result<(), End> {
+        let service = &self.visit.service;
+        let Some(per_hour) = service.parts.limits.per_client.hourly(quota) else { return Ok(()) };
+        let client = &self.owner.client;
+        let of_store = match &service.parts.store {
+            Some(store) => store.draw(client, quota, count, per_hour).map_err(store_fault)?,
+            None => None,
+        };
+        let drawn = of_store.unwrap_or_else(|| service.quotas.draw(client, quota, count, per_hour, microseconds_now()));
+        let what = match quota {
+            Quota::Preparations => "inferences prepared",
+            Quota::Answers => "images answered",
+        };
+        let text = match drawn {
+            Drawn::Given => return Ok(()),
+            Drawn::After(time) => {
+                let seconds = time.as_secs() + 1;
+                format!(
+                    "one client may have {per_hour} {what} in an hour here; {count} more are possible in {seconds} \
+                     seconds: try again then"
+                )
+            }
+            Drawn::Never => {
+                format!("one client may have {per_hour} {what} in an hour here; ask for fewer than {count} at a time")
+            }
+        };
+        Err(End::Refused(Refusal::new(RefusalCode::Limit, text)))
+    }
+
+    /// Waits in line for a place and so much memory; the client hears of it every few seconds.
+    fn wait_for_turn(&mut self, each: u64, count: u32) -> Result<InTurn, End> {
+        self.expect_memory(each, count)?;
+        let bytes = each.saturating_mul(count.into());
+        let mut ticket = self.visit.service.queue.line_up(&self.owner.client, bytes);
         loop {
             let turn = ticket.wait(WAITING_NOTICE);
             // Time in the line is ours, not the client's.
             self.limits.allow(Some(self.visit.service.parts.limits.silence));
             match turn {
-                Turn::Now(place) => return Ok(place),
+                Turn::Now(place, memory) => {
+                    self.seat.take(place);
+                    return Ok(InTurn { limits: Arc::clone(&self.limits), _memory: memory });
+                }
                 Turn::Closed => return Err(End::Refused(shutting_down())),
                 Turn::Later(ahead) => self.server.reply(&Reply::Waiting { ahead })?,
             }
@@ -268,6 +409,26 @@ fn store_fault(fault: StoreFault) -> End {
             End::Refused(Refusal::new(RefusalCode::Internal, "the server's store failed; try again later"))
         }
     }
+}
+
+/// Why memory is not given, for the client.
+fn no_memory(shortage: Shortage) -> End {
+    let text = match shortage {
+        Shortage::OfClient { limit } => format!(
+            "one client may have {} of memory here, and so many more would pass that; use what is prepared, or ask for \
+             fewer",
+            ByteSize(limit)
+        ),
+        Shortage::OfServer => {
+            "the server has no memory left for so many; ask for fewer, or try again later".to_owned()
+        }
+    };
+    End::Refused(Refusal::new(RefusalCode::Limit, text))
+}
+
+fn microseconds_now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 fn fresh_id() -> Result<StoredId, InferenceError> {

@@ -26,7 +26,9 @@ use sealed::secret_file::{SecretFileError, failing, read_private_pem};
 use serde::Deserialize;
 
 use crate::identity;
-use crate::limits::{ByteSize, Limits};
+use crate::limits::{ByteSize, ClientLimits, ClientMemory, ClientPlaces, Limits};
+use crate::machine_memory;
+use crate::proxy::ProxyNetwork;
 use crate::store::{StoreJoin, StoreLocation, StoreOptions};
 
 pub use error::SettingsError;
@@ -68,10 +70,12 @@ pub struct Settings {
     /// Clients that may be connected at once [default: 128].
     #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT"))]
     pub max_clients: Option<usize>,
-    /// Clients that are computed for at once; others wait in line [default: one for each processor].
+    /// Clients that are computed for at once; others wait in line, and who waits for its client needs no place [default:
+    /// one for each processor].
     #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT"))]
     pub max_running: Option<NonZeroUsize>,
-    /// Memory for weights, running inferences and what is prepared, such as 16G [default: three quarters of it].
+    /// Memory for weights, running inferences and what is prepared, such as 16G [default: three quarters of what the
+    /// machine has and the control groups allow].
     #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE"))]
     pub max_memory: Option<ByteSize>,
     /// Memory for transformed weights; the rest is transformed for each inference [default: all of them].
@@ -113,6 +117,25 @@ pub struct Settings {
     /// Prepared inferences that one client may have waiting in the store [default: 100].
     #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT"))]
     pub prepared_per_client: Option<u64>,
+    /// Connections that one client may have at once, 0 for no limit; a client is a certificate, or without one an address
+    /// or an IPv6 /64 [default: 16].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT"))]
+    pub client_connections: Option<usize>,
+    /// Places that one client may have at once, 0 for no limit [default: all but one].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT"))]
+    pub client_running: Option<usize>,
+    /// Memory that one client may have, 0 for no limit [default: a quarter of what is there for clients].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "SIZE"))]
+    pub client_memory: Option<ByteSize>,
+    /// Inferences that one client may prepare in an hour, 0 for no limit [default: 600].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT"))]
+    pub preparations_per_hour: Option<u32>,
+    /// Images that one client may have answered in an hour, 0 for no limit [default: 600].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT"))]
+    pub answers_per_hour: Option<u32>,
+    /// Balancers (addresses or networks) that say by the PROXY protocol, version 2, whose connection they pass on.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ADDRESS[/BITS]", value_delimiter = ','))]
+    pub proxy_protocol: Option<Vec<ProxyNetwork>>,
     /// Log as JSON, one object a line.
     #[cfg_attr(feature = "clap", arg(long))]
     pub log_json: bool,
@@ -170,8 +193,8 @@ impl Settings {
         }
         first! {
             listen cert key client_ca cluster_key state reveal metrics max_clients max_running max_memory weight_memory max_prepared
-            timeout idle_timeout min_rate grace threads store store_key store_witness store_join prepared_ttl
-            prepared_per_client
+            timeout idle_timeout min_rate grace threads store store_key store_witness store_join prepared_ttl prepared_per_client
+            client_connections client_running client_memory preparations_per_hour answers_per_hour proxy_protocol
         }
     }
 
@@ -188,7 +211,8 @@ impl Settings {
     /// What clients may take.
     pub fn limits(&self) -> Limits {
         let usual = Limits::default();
-        let memory = self.max_memory.map(|size| size.0).or_else(three_quarters_of_memory);
+        let memory = self.max_memory.map(|size| size.0);
+        let memory = memory.or_else(|| Some(machine_memory::available()? / 4 * 3));
         Limits {
             clients: self.max_clients.unwrap_or(usual.clients),
             running: self.max_running.unwrap_or_else(processors),
@@ -198,8 +222,38 @@ impl Settings {
             idle: self.idle_timeout.map_or(usual.idle, seconds),
             least_rate: self.min_rate.map_or(usual.least_rate, NonZeroU64::get),
             threads: self.threads.unwrap_or(usual.threads),
+            per_client: self.client_limits(),
             ..usual
         }
+    }
+
+    /// What one client may take. Nothing said is the usual limit, 0 is none.
+    fn client_limits(&self) -> ClientLimits {
+        let usual = ClientLimits::default();
+        let hourly = |told: Option<u32>, usual| told.map_or(usual, |count| Some(count).filter(|count| *count > 0));
+        ClientLimits {
+            connections: match self.client_connections {
+                None => usual.connections,
+                Some(count) => Some(count).filter(|count| *count > 0),
+            },
+            running: match self.client_running {
+                None => usual.running,
+                Some(0) => ClientPlaces::All,
+                Some(count) => ClientPlaces::AtMost(count),
+            },
+            memory: match self.client_memory {
+                None => usual.memory,
+                Some(ByteSize(0)) => ClientMemory::All,
+                Some(ByteSize(bytes)) => ClientMemory::AtMost(bytes),
+            },
+            preparations: hourly(self.preparations_per_hour, usual.preparations),
+            answers: hourly(self.answers_per_hour, usual.answers),
+        }
+    }
+
+    /// Whose word on the address of a client is believed.
+    pub fn proxies(&self) -> Vec<ProxyNetwork> {
+        self.proxy_protocol.clone().unwrap_or_default()
     }
 
     /// How long running inferences get at the end.
@@ -291,13 +345,6 @@ fn processors() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
 
-fn three_quarters_of_memory() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    Some(kilobytes.saturating_mul(1024) / 4 * 3)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -334,6 +381,28 @@ mod tests {
         assert_eq!(settings.limits().idle, Limits::default().idle);
         assert!(settings.log_json && settings.models.contains_key("a"));
         assert_eq!(settings.listen(), "127.0.0.1:7441");
+    }
+
+    #[test]
+    fn limits_for_one_client_are_the_usual_ones_unless_told_and_none_where_told_zero() {
+        let limits = |text: &str| toml::from_str::<Settings>(text).unwrap().limits().per_client;
+        assert_eq!(limits(""), ClientLimits::default());
+        let none = "client-connections = 0\nclient-running = 0\nclient-memory = 0\n\
+            preparations-per-hour = 0\nanswers-per-hour = 0";
+        assert_eq!(limits(none), ClientLimits::NONE);
+        let own = "client-connections = 3\nclient-running = 2\nclient-memory = '1G'\n\
+            preparations-per-hour = 70\nanswers-per-hour = 7";
+        let expected = ClientLimits {
+            connections: Some(3),
+            running: ClientPlaces::AtMost(2),
+            memory: ClientMemory::AtMost(1 << 30),
+            preparations: Some(70),
+            answers: Some(7),
+        };
+        assert_eq!(limits(own), expected);
+        let settings: Settings = toml::from_str("proxy-protocol = ['10.0.0.7', 'fd00::/8']").unwrap();
+        assert_eq!(settings.proxies().len(), 2);
+        assert!(toml::from_str::<Settings>("proxy-protocol = ['balancer']").is_err());
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod error;
 #[cfg(feature = "postgres")]
 mod postgres;
 mod prepared;
+mod quotas;
 mod rows;
 #[cfg(feature = "sqlite")]
 mod sqlite;

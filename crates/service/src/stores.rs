@@ -1,6 +1,7 @@
 //! Where prepared inferences outlive their session: the one trait of all stores.
 
 use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use crypto::secret::Secret;
@@ -8,6 +9,8 @@ use inference::connection::refusal::Refusal;
 use inference::requests::StoredId;
 use inference::server::{PreparedServer, ServedModel};
 use inference::setup::messages::ModelName;
+
+use crate::quotas::{Drawn, Quota};
 
 /// Whose a stored inference is, and for which model.
 #[derive(Clone)]
@@ -20,9 +23,24 @@ pub struct Owner {
     pub client: ClientName,
 }
 
-/// Who a client is to the server: the fingerprint of its certificate, or the address it comes from.
+/// Who a client is to the server: the fingerprint of its certificate, or the address it comes from. All limits for one
+/// client are those of one name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClientName(pub String);
+
+impl ClientName {
+    /// Who comes from an address without a certificate. An IPv6 network of 64 bits is one client: whoever has an address of
+    /// it has all of them.
+    pub fn of_address(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V4(address) => address.to_string(),
+            IpAddr::V6(address) => {
+                let network = Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX));
+                format!("{network}/64")
+            }
+        })
+    }
+}
 
 impl fmt::Display for ClientName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,6 +79,22 @@ pub trait Store: Send + Sync {
         token: &Secret<[u8; 32]>,
         ids: &[StoredId],
     ) -> Result<Vec<PreparedServer>, StoreFault>;
+
+    /// Draws from what a client may have in an hour, durably; none where this store keeps no quotas, so that the process
+    /// keeps them itself.
+    ///
+    /// # Errors
+    /// When the store fails.
+    fn draw(
+        &self,
+        client: &ClientName,
+        quota: Quota,
+        count: u32,
+        per_hour: u32,
+    ) -> Result<Option<Drawn>, StoreFault> {
+        let _ = (client, quota, count, per_hour);
+        Ok(None)
+    }
 }
 
 /// Why something is not stored or not given back.
@@ -72,4 +106,18 @@ pub enum StoreFault {
     /// The operator is told; the client hears that this side failed.
     #[error("the store of prepared inferences failed")]
     Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_of_ipv6_is_one_client_and_an_old_address_is_itself() {
+        let name = |address: &str| ClientName::of_address(address.parse().unwrap()).0;
+        assert_eq!(name("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
+        assert_eq!(name("2001:db8:1:2::"), name("2001:db8:1:2:ffff::1"));
+        assert_ne!(name("2001:db8:1:3::"), name("2001:db8:1:2::"));
+        assert_eq!((name("192.0.2.1"), name("::ffff:192.0.2.1")), ("192.0.2.1".to_owned(), "192.0.2.1".to_owned()));
+    }
 }

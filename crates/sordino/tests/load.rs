@@ -12,6 +12,21 @@ use serde_json::Value;
 use support::processes::{Folder, sordino, text};
 
 #[test]
+fn batches_stay_within_the_servers_memory() {
+    let folder = Folder::new("batches");
+    for batch in ["1", "16"] {
+        let mut command = sordino();
+        command.args(["bench", "load"]).arg(folder.path("tiny.sordino"));
+        command.args(["--clients", "2", "--running", "2", "--batch", batch, "--rounds", "3", "--json"]);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{} {}", text(&output.stdout), text(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let memory = |key: &str| report["server_memory"][key].as_u64().unwrap();
+        assert!(memory("peak") <= memory("limit") && memory("promised") <= memory("limit"), "{report}");
+    }
+}
+
+#[test]
 fn a_dozen_clients_at_once_get_right_answers_within_the_servers_memory() {
     let folder = Folder::new("load");
     let mut command = sordino();

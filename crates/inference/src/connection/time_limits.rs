@@ -6,6 +6,10 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::turns::Turns;
+
 /// The shortest wait that sockets know.
 const SHORTEST: Duration = Duration::from_millis(1);
 /// How long after a deadline the peer can still be told that it passed.
@@ -17,21 +21,98 @@ const RECEIVE_BYTES: usize = 128 << 10;
 #[derive(Debug)]
 pub struct TimeLimits(Mutex<State>);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct State {
     silence: Duration,
     deadline: Option<Instant>,
+    /// How long everything may take from the moment that the next byte comes.
+    from_next_byte: Option<Duration>,
+    /// Given up while the peer is waited for.
+    turns: Option<Arc<dyn Turns>>,
+    is_paused: bool,
 }
 
 impl TimeLimits {
     /// Ends every wait in which no byte moves for so long.
     pub fn new(silence: Duration) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State { silence: silence.max(SHORTEST), deadline: None })))
+        Arc::new(Self(Mutex::new(State {
+            silence: silence.max(SHORTEST),
+            deadline: None,
+            from_next_byte: None,
+            turns: None,
+            is_paused: false,
+        })))
     }
 
     /// From here on everything must be done within so long, however steadily bytes trickle; or within no limit.
     pub fn allow(&self, total: Option<Duration>) {
-        self.state().deadline = total.and_then(|total| Instant::now().checked_add(total));
+        let mut state = self.state();
+        state.deadline = total.and_then(|total| Instant::now().checked_add(total));
+        state.from_next_byte = None;
+    }
+
+    /// From here on the peer may be silent; but once a byte of it has come, everything must be done within so long.
+    pub fn allow_from_next_byte(&self, total: Duration) {
+        let mut state = self.state();
+        state.deadline = None;
+        state.from_next_byte = Some(total);
+    }
+
+    /// Gives so much more time: it was not the peer that needed it.
+    pub fn extend(&self, time: Duration) {
+        let mut state = self.state();
+        state.deadline = state.deadline.and_then(|deadline| deadline.checked_add(time));
+    }
+
+    /// From here on this turn, which this thread has, is given up while the peer is waited for.
+    pub fn take_turns(&self, turns: Arc<dyn Turns>) {
+        let mut state = self.state();
+        state.turns = Some(turns);
+        state.is_paused = false;
+    }
+
+    /// From here on no turn is given up or asked for. If this thread has its turn still, it is given back.
+    pub fn leave_turns(&self) {
+        let mut state = self.state();
+        let turns = state.turns.take().filter(|_| !state.is_paused);
+        drop(state);
+        if let Some(turns) = turns {
+            turns.end();
+        }
+    }
+
+    /// This thread is about to wait for the peer.
+    fn pause(&self) {
+        let mut state = self.state();
+        if state.is_paused {
+            return;
+        }
+        if let Some(turns) = state.turns.clone() {
+            state.is_paused = true;
+            drop(state);
+            turns.end();
+        }
+    }
+
+    /// This thread goes on, in its turn.
+    pub(super) fn resume(&self) {
+        let mut state = self.state();
+        if !state.is_paused {
+            return;
+        }
+        state.is_paused = false;
+        if let Some(turns) = state.turns.clone() {
+            drop(state);
+            turns.begin();
+        }
+    }
+
+    /// Bytes of the peer have come.
+    fn note_bytes(&self) {
+        let mut state = self.state();
+        if let Some(total) = state.from_next_byte.take() {
+            state.deadline = Instant::now().checked_add(total);
+        }
     }
 
     /// From here on the peer may be silent for so long.
@@ -41,8 +122,9 @@ impl TimeLimits {
 
     /// How long the next wait may take, when bytes have not moved since a moment.
     fn wait(&self, way: Way, silent_since: Option<Instant>) -> io::Result<Duration> {
-        let State { silence, deadline } = *self.state();
-        let mut left = silence;
+        let state = self.state();
+        let (mut left, deadline) = (state.silence, state.deadline);
+        drop(state);
         if let Some(since) = silent_since {
             left = left.saturating_sub(since.elapsed());
         }
@@ -67,15 +149,11 @@ impl TimeLimits {
 /// A socket whose every wait is limited.
 ///
 /// Whole inferences go through here, so it is sparing with calls of the system: TLS reads a few thousand bytes at a time,
-/// which come from a larger buffer; it writes several records at once; and the socket's own timeouts change only when they
-/// must.
+/// which come from a larger buffer; it writes several records at once; and it waits only where the socket is not ready.
 #[derive(Debug)]
 pub(super) struct TimedSocket {
     socket: TcpStream,
     limits: Arc<TimeLimits>,
-    /// What the socket was told last.
-    read_timeout: Option<Duration>,
-    write_timeout: Option<Duration>,
     /// Always of full length; these bytes of it are still to be taken.
     buffer: Box<[u8]>,
     received: Range<usize>,
@@ -89,9 +167,10 @@ enum Way {
 }
 
 impl TimedSocket {
-    pub(super) fn new(socket: TcpStream, limits: Arc<TimeLimits>) -> Self {
+    pub(super) fn new(socket: TcpStream, limits: Arc<TimeLimits>) -> io::Result<Self> {
+        socket.set_nonblocking(true)?;
         let buffer = vec![0; RECEIVE_BYTES].into_boxed_slice();
-        Self { socket, limits, read_timeout: None, write_timeout: None, buffer, received: 0..0 }
+        Ok(Self { socket, limits, buffer, received: 0..0 })
     }
 
     pub(super) fn socket(&self) -> &TcpStream {
@@ -102,8 +181,7 @@ impl TimedSocket {
         &self.limits
     }
 
-    /// Calls until bytes moved or the time is over. The socket wakes up early rather than late, so that its timeout need
-    /// not follow a deadline that comes nearer with every call.
+    /// Calls until bytes moved or the time is over. A session that has to wait gives up its turn.
     fn retry(
         &mut self,
         way: Way,
@@ -112,36 +190,29 @@ impl TimedSocket {
         let mut silent_since = None;
         loop {
             let wait = self.limits.wait(way, silent_since)?;
-            self.set_timeout(way, rounded_down(wait))?;
-            let start = Instant::now();
-            match call(&mut self.socket).map_err(timed_out) {
-                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                    silent_since.get_or_insert(start);
-                }
+            match call(&mut self.socket) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => return result,
             }
+            silent_since.get_or_insert_with(Instant::now);
+            self.limits.pause();
+            self.await_readiness(way, wait)?;
         }
     }
 
-    fn set_timeout(&mut self, way: Way, wait: Duration) -> io::Result<()> {
-        let last = match way {
-            Way::In => &mut self.read_timeout,
-            Way::Out => &mut self.write_timeout,
+    /// Waits until the socket is ready, at most so long.
+    fn await_readiness(&self, way: Way, wait: Duration) -> io::Result<()> {
+        let flags = match way {
+            Way::In => PollFlags::IN,
+            Way::Out => PollFlags::OUT,
         };
-        if last.replace(wait) == Some(wait) {
-            return Ok(());
-        }
-        match way {
-            Way::In => self.socket.set_read_timeout(Some(wait)),
-            Way::Out => self.socket.set_write_timeout(Some(wait)),
+        let timeout = Timespec::try_from(wait).ok();
+        match poll(&mut [PollFd::new(&self.socket, flags)], timeout.as_ref()) {
+            // Whoever called finds out how much time is left.
+            Err(rustix::io::Errno::INTR) | Ok(_) => Ok(()),
+            Err(error) => Err(error.into()),
         }
     }
-}
-
-/// The largest power of two of milliseconds that is not longer.
-fn rounded_down(wait: Duration) -> Duration {
-    let milliseconds = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
-    Duration::from_millis(1 << milliseconds.ilog2())
 }
 
 impl Read for TimedSocket {
@@ -151,6 +222,7 @@ impl Read for TimedSocket {
             let count = self.retry(Way::In, |socket| socket.read(&mut bytes));
             self.buffer = bytes;
             self.received = 0..count?;
+            self.limits.note_bytes();
         }
         let count = self.received.len().min(buffer.len());
         buffer[..count].copy_from_slice(&self.buffer[self.received.start..][..count]);
@@ -174,11 +246,6 @@ impl Write for TimedSocket {
     }
 }
 
-/// Systems disagree on what a socket says when its time is over.
-fn timed_out(error: io::Error) -> io::Error {
-    if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,7 +254,7 @@ mod tests {
     fn silent_peer(limits: Arc<TimeLimits>) -> (TimedSocket, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (TimedSocket::new(socket, limits), listener.accept().unwrap().0)
+        (TimedSocket::new(socket, limits).unwrap(), listener.accept().unwrap().0)
     }
 
     #[test]
@@ -231,7 +298,7 @@ mod tests {
         let (mut socket, peer) = silent_peer(TimeLimits::new(Duration::from_secs(60)));
         let pieces = [IoSlice::new(&[1; 3]), IoSlice::new(&[2; 4]), IoSlice::new(&[3; 5])];
         assert_eq!(socket.write_vectored(&pieces).unwrap(), 12);
-        let mut peer = TimedSocket::new(peer, TimeLimits::new(Duration::from_secs(60)));
+        let mut peer = TimedSocket::new(peer, TimeLimits::new(Duration::from_secs(60))).unwrap();
         let mut bytes = [0; 12];
         bytes.chunks_mut(5).for_each(|portion| peer.read_exact(portion).unwrap());
         assert_eq!(bytes, [1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3]);
@@ -240,10 +307,75 @@ mod tests {
     }
 
     #[test]
-    fn the_system_is_told_of_a_timeout_only_when_it_halves() {
-        assert_eq!(rounded_down(Duration::from_millis(1)), Duration::from_millis(1));
-        assert_eq!(rounded_down(Duration::from_millis(60_000)), Duration::from_millis(32_768));
-        assert_eq!(rounded_down(Duration::from_millis(32_769)), Duration::from_millis(32_768));
-        assert_eq!(rounded_down(Duration::from_micros(1)), SHORTEST);
+    fn a_first_byte_starts_the_clock_and_silence_before_it_does_not() {
+        let limits = TimeLimits::new(Duration::from_secs(60));
+        let (mut socket, mut peer) = silent_peer(Arc::clone(&limits));
+        limits.allow_from_next_byte(Duration::ZERO);
+        assert!(socket.limits.wait(Way::In, None).is_ok(), "nothing has come");
+        peer.write_all(&[1]).unwrap();
+        assert_eq!(socket.read(&mut [0; 4]).unwrap(), 1);
+        assert_eq!(socket.read(&mut [0; 4]).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        limits.allow_from_next_byte(Duration::ZERO);
+        limits.allow(Some(Duration::from_secs(60)));
+        peer.write_all(&[2]).unwrap();
+        assert_eq!(socket.read(&mut [0; 4]).unwrap(), 1);
+        assert!(socket.limits.wait(Way::In, None).is_ok(), "another limit took its place");
+    }
+
+    #[test]
+    fn time_that_the_peer_did_not_need_is_given_back_to_it() {
+        let limits = TimeLimits::new(Duration::from_secs(60));
+        limits.allow(Some(Duration::ZERO));
+        assert!(limits.wait(Way::In, None).is_err());
+        limits.extend(Duration::from_secs(30));
+        assert!(limits.wait(Way::In, None).is_ok());
+    }
+
+    /// How many threads compute.
+    #[derive(Debug, Default)]
+    struct Count(Mutex<i32>);
+
+    impl Count {
+        fn get(&self) -> i32 {
+            *self.0.lock().unwrap()
+        }
+    }
+
+    impl Turns for Count {
+        fn begin(&self) {
+            *self.0.lock().unwrap() += 1;
+        }
+
+        fn end(&self) {
+            *self.0.lock().unwrap() -= 1;
+        }
+    }
+
+    #[test]
+    fn a_turn_is_given_up_while_the_peer_is_waited_for_and_at_no_other_time() {
+        let limits = TimeLimits::new(Duration::from_millis(20));
+        let (mut socket, mut peer) = silent_peer(Arc::clone(&limits));
+        let turns = Arc::new(Count(Mutex::new(1)));
+        limits.take_turns(Arc::<Count>::clone(&turns));
+        peer.write_all(&[1]).unwrap();
+        peer.flush().unwrap();
+        poll(&mut [PollFd::new(&socket.socket, PollFlags::IN)], None).unwrap();
+        assert_eq!(socket.read(&mut [0; 4]).unwrap(), 1);
+        assert_eq!(turns.get(), 1, "what is there is read without a wait");
+        assert!(socket.read(&mut [0; 4]).is_err());
+        assert_eq!(turns.get(), 0, "nothing came, and nothing is computed");
+        assert!(socket.read(&mut [0; 4]).is_err());
+        assert_eq!(turns.get(), 0, "given up once");
+        limits.resume();
+        limits.resume();
+        assert_eq!(turns.get(), 1, "asked for once");
+        limits.leave_turns();
+        assert_eq!(turns.get(), 0);
+        limits.take_turns(Arc::<Count>::clone(&turns));
+        turns.begin();
+        limits.pause();
+        limits.leave_turns();
+        limits.resume();
+        assert_eq!(turns.get(), 0, "who has given its turn up has none to give back");
     }
 }

@@ -89,7 +89,7 @@ impl TlsConnector {
         let name =
             ServerName::try_from(host.to_owned()).map_err(|_| TlsError::Name { came: host.to_owned() })?;
         let connection = ClientConnection::new(Arc::clone(&self.config), name)?;
-        TlsStream::client(connection, TimedSocket::new(socket, limits)).shake_hands()
+        TlsStream::client(connection, TimedSocket::new(socket, limits)?).shake_hands()
     }
 }
 
@@ -138,7 +138,7 @@ impl TlsAcceptor {
     ) -> Result<(TlsStream, [u8; BINDING_BYTES]), TlsError> {
         socket.set_nodelay(true)?;
         let connection = ServerConnection::new(Arc::clone(&self.config))?;
-        TlsStream::server(connection, TimedSocket::new(socket, limits)).shake_hands()
+        TlsStream::server(connection, TimedSocket::new(socket, limits)?).shake_hands()
     }
 }
 

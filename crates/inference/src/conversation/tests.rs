@@ -116,7 +116,7 @@ fn two_images_go_their_way_without_any_connection() {
             let inference = client.next_inference();
             assert_eq!(inference, server.next_inference());
             let mut preparing = PreparingClient::new(&mut client, &workers, inference).unwrap();
-            let mut serving = PreparingServer::new(&mut server, &server_workers, inference).unwrap();
+            let mut serving = PreparingServer::new(&mut server, &server_workers, inference, None).unwrap();
             converse(&offline::messages::list(plan), 1, &mut preparing, &mut serving);
             let (mut own, _) = preparing.finish(true);
             let theirs = serving.finish().0;

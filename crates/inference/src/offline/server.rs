@@ -22,6 +22,7 @@ use crate::roots::fresh_seed;
 use crate::server::{PreparedServer, ServedModel};
 use crate::setup::server::ServerSession;
 use crate::transcript::Work;
+use crate::turns::Turns;
 use crate::workers::Workers;
 use answering::Answering;
 
@@ -48,6 +49,7 @@ impl<'a> PreparingServer<'a> {
         session: &'a mut ServerSession,
         workers: &'a Arc<Workers>,
         inference: InferenceId,
+        turns: Option<Arc<dyn Turns>>,
     ) -> Result<Self, InferenceError> {
         let ServerSession { model, id, keys, sender, offset, .. } = session;
         let plan = Arc::clone(model.plan());
@@ -65,7 +67,7 @@ impl<'a> PreparingServer<'a> {
             frame: Vec::new(),
         };
         Ok(Self {
-            answering: Answering::start(Arc::clone(model), Arc::clone(keys), Arc::clone(workers))?,
+            answering: Answering::start(Arc::clone(model), Arc::clone(keys), Arc::clone(workers), turns)?,
             masks: plan.linear().iter().map(|_| None).collect(),
             model: Arc::clone(model),
             plan,

@@ -10,19 +10,13 @@ use crate::requests::{MAX_REQUEST_BYTES, Reply, Request};
 use crate::transcript::{Kind, Phase};
 
 impl<S: Read + Write> Server<S> {
-    /// Waits for the client's next request. Probes are answered here.
+    /// Waits for the client's next request.
     ///
     /// # Errors
     /// When the connection breaks or the request makes no sense.
     pub fn next_request(&mut self) -> Result<Request, InferenceError> {
         self.connection.exchange(Phase::Service, |connection| {
-            loop {
-                let bytes = connection.receive_at_most(Kind::Service, MAX_REQUEST_BYTES)?;
-                match Request::from_bytes(&bytes)? {
-                    Request::Probe { down, .. } => send(connection, &Reply::Probed { bytes: down })?,
-                    request => return Ok(request),
-                }
-            }
+            Ok(Request::from_bytes(&connection.receive_at_most(Kind::Service, MAX_REQUEST_BYTES)?)?)
         })
     }
 

@@ -5,6 +5,8 @@
 //! without `fsync` is refused. A machine apart is spoken to by TLS only: who could answer in the database's place could
 //! hand out a row twice.
 
+mod quotas;
+
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -115,6 +117,7 @@ fn make_tables(client: &mut Client, fresh: &State) -> Result<bool, postgres::Err
     let mut transaction = client.transaction()?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&TABLES_LOCK])?;
     transaction.batch_execute(TABLES)?;
+    transaction.batch_execute(quotas::TABLE)?;
     let made = transaction.execute(
         "INSERT INTO sordino_state VALUES (1, $1, $2, $3, 0, $4, 0) ON CONFLICT DO NOTHING",
         &[&fresh.version, &&fresh.store[..], &&fresh.key_check[..], &&fresh.mark[..]],

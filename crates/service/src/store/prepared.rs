@@ -8,7 +8,8 @@ use inference::server::PreparedServer;
 use sealed::ClientToken;
 
 use super::{PreparedStore, StoreError};
-use crate::stores::{Owner, Store, StoreFault};
+use crate::quotas::{Drawn, Quota};
+use crate::stores::{ClientName, Owner, Store, StoreFault};
 use sealed::seal::OVERHEAD;
 
 impl Store for PreparedStore {
@@ -36,6 +37,16 @@ impl Store for PreparedStore {
     ) -> Result<Vec<PreparedServer>, StoreFault> {
         let token = ClientToken::from_bytes(*token.expose());
         Ok(PreparedStore::take(self, ids, &token, &owner.served)?)
+    }
+
+    fn draw(
+        &self,
+        client: &ClientName,
+        quota: Quota,
+        count: u32,
+        per_hour: u32,
+    ) -> Result<Option<Drawn>, StoreFault> {
+        Ok(Some(PreparedStore::draw(self, client.0.as_bytes(), quota, count, per_hour)?))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a database must be able to do. All decisions are made above it, in one place for every database.
 
 use super::StoreError;
+use super::quotas::QuotaRows;
 
 /// One prepared inference as the database sees it: names and sealed bytes.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,7 +59,7 @@ pub(super) trait Rows: Send + Sync {
 }
 
 /// One transaction.
-pub(super) trait Transaction {
+pub(super) trait Transaction: QuotaRows {
     fn state(&mut self) -> Result<State, StoreError>;
     /// Adds the row and moves the horizon.
     fn insert(&mut self, row: &Row) -> Result<(), StoreError>;

@@ -3,6 +3,8 @@
 //! Write-ahead log with `synchronous = FULL`: a commit has reached the disk when it returns. Transactions take the write
 //! lock when they begin, so they run one after the other in all processes. The file must lie on a local disk.
 
+mod quotas;
+
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -58,6 +60,7 @@ impl SqliteRows {
         let mut connection = self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(TABLES)?;
+        transaction.execute_batch(quotas::TABLE)?;
         let made = transaction.execute(
             "INSERT OR IGNORE INTO state VALUES (1, ?1, ?2, ?3, 0, ?4, 0)",
             params![fresh.version, fresh.store, fresh.key_check, fresh.mark],

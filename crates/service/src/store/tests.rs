@@ -2,6 +2,7 @@
 //! starts a throw-away server and sets it.
 
 mod client_file;
+mod quotas;
 mod spent_once;
 
 use std::sync::Arc;

@@ -75,7 +75,7 @@ impl Running {
     ) -> Self {
         let serve = |model| Arc::new(ServedModel::new(model, reveal, WeightMemory::Everything).unwrap());
         let named = models.iter().map(|(name, model)| (ModelName::new(name).unwrap(), serve(*model)));
-        Self::run(ServiceParts { models: named.collect(), acceptor, limits, store }, fingerprint)
+        Self::run_parts(ServiceParts { models: named.collect(), acceptor, limits, store, proxies: Vec::new() }, fingerprint)
     }
 
     /// Serves one model as a server does that was started before: its commitments are those of the same salt.
@@ -90,10 +90,10 @@ impl Running {
         let acceptor = TlsAcceptor::new(identity.into_key(), None).unwrap();
         let served = ServedModel::with_salt(model, Reveal::Logits, WeightMemory::Everything, &[7; 32]);
         let models = BTreeMap::from([(ModelName::new(name).unwrap(), Arc::new(served.unwrap()))]);
-        Self::run(ServiceParts { models, acceptor, limits, store }, fingerprint)
+        Self::run_parts(ServiceParts { models, acceptor, limits, store, proxies: Vec::new() }, fingerprint)
     }
 
-    fn run(parts: ServiceParts, fingerprint: Fingerprint) -> Self {
+    pub(crate) fn run_parts(parts: ServiceParts, fingerprint: Fingerprint) -> Self {
         let service = Service::new(parts).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -30,6 +30,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let settings = arguments.settings()?;
     start_logs(settings.log_json);
     protect_memory();
+    raise_open_files(&settings.limits());
     let listener = bind(&settings.listen())?;
     let certificate = settings.certificate()?;
     let fingerprint = certificate.fingerprint();
@@ -38,7 +39,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let names = models.keys().map(ModelName::as_str).collect::<Vec<_>>().join(", ");
     let limits = Limits { process: PROCESS_BYTES, ..settings.limits() };
     let store = settings.store()?.as_ref().map(open_store).transpose()?;
-    let service = Service::new(ServiceParts { models, acceptor, limits, store })?;
+    let service = Service::new(ServiceParts { models, acceptor, limits, store, proxies: settings.proxies() })?;
     let metrics = settings.metrics.as_deref().map(bind).transpose()?;
     let shown = metrics.as_ref().map(TcpListener::local_addr).transpose()?;
     if let Some(listener) = metrics {
@@ -96,6 +97,14 @@ fn protect_memory() {
         info!(%protection, "memory");
     } else {
         warn!(%protection, "memory");
+    }
+}
+
+/// A client takes two: its connection, and the means to send it home. Stores, metrics and logs take some more.
+fn raise_open_files(limits: &Limits) {
+    let wanted = 2 * limits.clients as u64 + 128;
+    if let Some(allowed) = process_memory::raise_open_files().filter(|allowed| *allowed < wanted) {
+        warn!(allowed, wanted, "too few open files are allowed for so many clients; raise the limit (ulimit -n)");
     }
 }
 

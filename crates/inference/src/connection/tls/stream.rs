@@ -70,6 +70,18 @@ impl TlsStream {
         certificates?.first().map(fingerprint)
     }
 
+    fn socket(&self) -> &TimedSocket {
+        match &self.inner {
+            Inner::Client(stream) => &stream.sock,
+            Inner::Server(stream) => &stream.sock,
+        }
+    }
+
+    /// Nothing is waited for any more: what comes next is computed, in this session's turn.
+    fn go_on(&self) {
+        self.socket().limits().resume();
+    }
+
     fn push(&mut self) -> io::Result<()> {
         let unsent = std::mem::take(&mut self.unsent);
         let result = self.stream().write_all(&unsent);
@@ -121,6 +133,20 @@ impl Read for TlsStream {
             Inner::Server(stream) => read_only(&mut stream.conn, &mut stream.sock, buffer),
         }
     }
+
+    /// A turn that was given up is asked for when all of it is there, not for every part.
+    fn read_exact(&mut self, mut buffer: &mut [u8]) -> io::Result<()> {
+        while !buffer.is_empty() {
+            match self.read(buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => buffer = &mut buffer[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.go_on();
+        Ok(())
+    }
 }
 
 /// Reads without the attempt to write first, which rustls's own stream makes.
@@ -160,9 +186,17 @@ impl Write for TlsStream {
         Ok(bytes.len())
     }
 
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.write(bytes)?;
+        self.go_on();
+        Ok(())
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.push()?;
         let result = self.stream().flush();
-        self.note(result)
+        self.note(result)?;
+        self.go_on();
+        Ok(())
     }
 }

@@ -14,6 +14,7 @@ use crypto::secret::Secret;
 use crate::InferenceError;
 use crate::plan::JobId;
 use crate::server::ServedModel;
+use crate::turns::{Computing, Turns};
 use crate::workers::Workers;
 
 /// An encoded answer, the mask that the server keeps, and the time it took.
@@ -31,12 +32,15 @@ impl Answering {
         model: Arc<ServedModel>,
         keys: Arc<[PublicKey]>,
         workers: Arc<Workers>,
+        turns: Option<Arc<dyn Turns>>,
     ) -> Result<Self, InferenceError> {
         let (requests, to_compute) = channel::<(JobId, Vec<u8>, AnswerSecrets)>();
         let (to_send, answers) = channel();
         let compute = move || {
             for (job, bytes, secrets) in to_compute {
+                let computing = Computing::begin(turns.as_ref());
                 let answered = answer(&model, &keys, &workers, job, &bytes, &secrets);
+                drop(computing);
                 // Whoever no longer listens has found the connection broken, and says so.
                 if to_send.send(answered).is_err() {
                     return;

@@ -8,6 +8,7 @@ mod server;
 
 use std::io::Write;
 use std::num::NonZeroUsize;
+use std::ops::Range;
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -39,9 +40,15 @@ const PATIENCE: Duration = Duration::from_secs(600);
 pub(super) struct Arguments {
     #[command(flatten)]
     model: ModelArguments,
-    /// Clients that come at the same moment, each with one image.
+    /// Clients that come at the same moment.
     #[arg(long, default_value = "100", value_name = "COUNT")]
     clients: NonZeroUsize,
+    /// Images that each client asks about at once.
+    #[arg(long, default_value = "1", value_name = "COUNT")]
+    batch: NonZeroUsize,
+    /// How often each client asks.
+    #[arg(long, default_value = "1", value_name = "COUNT")]
+    rounds: NonZeroUsize,
     /// Clients that are computed for at once, as `serve --max-running`.
     #[arg(long, default_value = "8", value_name = "COUNT")]
     running: NonZeroUsize,
@@ -61,8 +68,8 @@ struct Visit {
     offline: Duration,
     online: Duration,
     total: Duration,
-    answer: Learned,
-    coins: ShareRecord,
+    /// With the number of the image.
+    answers: Vec<(u64, Learned, ShareRecord)>,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
@@ -71,13 +78,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let plan = Plan::new(Arc::new(model.outline().clone()), Reveal::Logits)?;
     let clients = arguments.clients.get();
     let limits = Limits { clients, running: arguments.running, process: PROCESS_BYTES, ..Limits::default() };
-    let needed =
-        Service::memory_for(std::iter::once(&plan), &limits) + plan.server_prepared_memory() * clients as u64;
+    let (batch, rounds) = (arguments.batch.get(), arguments.rounds.get());
+    let prepared = plan.server_prepared_memory() * (clients * batch) as u64;
+    let batches = plan.server_online_memory() * (arguments.running.get() * (batch - 1)) as u64;
+    let needed = Service::memory_for(std::iter::once(&plan), &limits) + prepared + batches;
     let limit = arguments.max_memory.map_or(needed, |size| size.0);
     let mut server = ServerProcess::start(&file, arguments.running, clients, limit)?;
     let watch = server.watch()?;
     let start = Instant::now();
-    let visits = visit_all(&server, &model, clients);
+    let visits = visit_all(&server, &model, clients, (batch, rounds));
     let wall = start.elapsed();
     let promised = watch.finish();
     let peak = server.peak_memory();
@@ -89,7 +98,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let visits: Vec<_> = visits.into_iter().flatten().collect();
     let right = count_right(&model, &visits)?;
     let report = Report::new(arguments, &model, &visits, wall, right, (limit, promised, peak));
-    let is_good = right.close == clients && peak.is_none_or(|peak| peak <= limit);
+    let is_good = right.close == clients * batch * rounds && peak.is_none_or(|peak| peak <= limit);
     if arguments.json {
         write_json(out, &report)?;
     } else {
@@ -98,13 +107,18 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     Ok(if is_good { Answer::Yes } else { Answer::No })
 }
 
-fn visit_all(server: &ServerProcess, model: &InferenceModel, clients: usize) -> Vec<anyhow::Result<Visit>> {
+fn visit_all(
+    server: &ServerProcess,
+    model: &InferenceModel,
+    clients: usize,
+    images: (usize, usize),
+) -> Vec<anyhow::Result<Visit>> {
     let door = Barrier::new(clients);
     thread::scope(|scope| {
         let visits: Vec<_> = (0..clients as u64)
             .map(|number| {
                 let door = &door;
-                scope.spawn(move || visit(server, model, number, door))
+                scope.spawn(move || visit(server, model, number, images, door))
             })
             .collect();
         visits.into_iter().map(|visit| visit.join().expect("a client does not panic")).collect()
@@ -115,35 +129,62 @@ fn visit(
     server: &ServerProcess,
     model: &InferenceModel,
     number: u64,
+    (batch, rounds): (usize, usize),
     door: &Barrier,
 ) -> anyhow::Result<Visit> {
-    let image = trial_image(model, number);
     let options =
         ConnectOptions { silence: PATIENCE, ..ConnectOptions::new(Trust::Fingerprint(server.fingerprint)) };
     door.wait();
     let start = Instant::now();
     let mut client = PrivateClient::connect(&server.address, options)?;
-    let connected = Instant::now();
-    let session = client.session_mut();
-    session.request(&Request::Prepare { count: 1, store: None }, |_| {})?;
-    let admitted = Instant::now();
-    let mut prepared = session.prepare_recorded()?;
-    let ready = Instant::now();
-    let coins = prepared.take_record().context("the shares were recorded")?;
-    session.request(&Request::Classify { count: 1 }, |_| {})?;
-    let accepted = Instant::now();
-    let answer = session.classify(prepared, &image)?;
-    let done = Instant::now();
+    let mut visit = Visit {
+        connect: start.elapsed(),
+        waiting: Duration::ZERO,
+        offline: Duration::ZERO,
+        online: Duration::ZERO,
+        total: Duration::ZERO,
+        answers: Vec::with_capacity(batch * rounds),
+    };
+    for round in 0..rounds {
+        let first = (number as usize * rounds + round) * batch;
+        visit.ask(&mut client, model, first as u64..(first + batch) as u64)?;
+    }
     client.finish()?;
-    Ok(Visit {
-        connect: connected - start,
-        waiting: (admitted - connected) + (accepted - ready),
-        offline: ready - admitted,
-        online: done - accepted,
-        total: done - start,
-        answer,
-        coins,
-    })
+    visit.total = start.elapsed();
+    Ok(visit)
+}
+
+impl Visit {
+    /// Asks about a batch of images.
+    fn ask(
+        &mut self,
+        client: &mut PrivateClient,
+        model: &InferenceModel,
+        numbers: Range<u64>,
+    ) -> anyhow::Result<()> {
+        let images: Vec<_> = numbers.clone().map(|number| trial_image(model, number)).collect();
+        let count = u32::try_from(images.len())?;
+        let session = client.session_mut();
+        let start = Instant::now();
+        session.request(&Request::Prepare { count, store: None }, |_| {})?;
+        let admitted = Instant::now();
+        let mut batch = Vec::with_capacity(images.len());
+        let mut records = Vec::with_capacity(images.len());
+        for image in &images {
+            let mut prepared = session.prepare_recorded()?;
+            records.push(prepared.take_record().context("the shares were recorded")?);
+            batch.push((prepared, image));
+        }
+        let ready = Instant::now();
+        session.request(&Request::Classify { count }, |_| {})?;
+        let accepted = Instant::now();
+        let answers = session.classify_batch(batch)?;
+        self.waiting += (admitted - start) + (accepted - ready);
+        self.offline += ready - admitted;
+        self.online += accepted.elapsed();
+        self.answers.extend(numbers.zip(answers).zip(records).map(|((number, answer), coins)| (number, answer, coins)));
+        Ok(())
+    }
 }
 
 /// How many answers are what they should be.
@@ -157,12 +198,12 @@ struct Right {
 
 fn count_right(model: &InferenceModel, visits: &[Visit]) -> anyhow::Result<Right> {
     let mut right = Right { close: 0, class: 0 };
-    for (number, visit) in visits.iter().enumerate() {
-        let image = trial_image(model, number as u64);
-        let Learned::Logits(logits) = &visit.answer else { anyhow::bail!("the class alone came") };
-        right.close += usize::from(is_close(model, &image, &visit.coins, logits)?);
+    for (number, answer, coins) in visits.iter().flat_map(|visit| &visit.answers) {
+        let image = trial_image(model, *number);
+        let Learned::Logits(logits) = answer else { anyhow::bail!("the class alone came") };
+        right.close += usize::from(is_close(model, &image, coins, logits)?);
         let plain = Learned::Logits(reference::run(model, &image)?);
-        right.class += usize::from(visit.answer.class() == plain.class());
+        right.class += usize::from(answer.class() == plain.class());
     }
     Ok(right)
 }

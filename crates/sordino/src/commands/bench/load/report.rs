@@ -16,6 +16,7 @@ pub(super) struct Report {
     network: String,
     relus: u64,
     clients: usize,
+    images: usize,
     running: usize,
     wall_s: f64,
     images_per_s: f64,
@@ -75,9 +76,10 @@ impl Report {
             network: model.outline().name.clone(),
             relus: model.outline().relu_count(),
             clients: visits.len(),
+            images: visits.iter().map(|visit| visit.answers.len()).sum(),
             running: arguments.running.get(),
             wall_s: wall.as_secs_f64(),
-            images_per_s: visits.len() as f64 / wall.as_secs_f64().max(1e-9),
+            images_per_s: visits.iter().map(|visit| visit.answers.len()).sum::<usize>() as f64 / wall.as_secs_f64().max(1e-9),
             close: right.close,
             same_class_as_plain: right.class,
             connect: latency(|visit| visit.connect),
@@ -103,7 +105,7 @@ impl Report {
         writeln!(
             out,
             "{} of {} answers are as close to the reference as rounding allows; {} have the class of the plain network",
-            self.close, self.clients, self.same_class_as_plain
+            self.close, self.images, self.same_class_as_plain
         )?;
         writeln!(out, "{:.1} s in all, {:.2} images a second", self.wall_s, self.images_per_s)?;
         let mut table = Table::new(&["<seconds", "median", "90th of 100", "most"]);

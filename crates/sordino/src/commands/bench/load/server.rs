@@ -46,6 +46,11 @@ impl ServerProcess {
         command.args(["--store", "none", "--timeout", SILENCE]).arg("--state").arg(folder.path());
         command.args(["--max-running", &running.to_string(), "--max-clients", &clients.to_string()]);
         command.args(["--max-memory", &limit.to_string()]);
+        // All clients here have one address.
+        for flag in ["connections", "running", "memory"] {
+            command.arg(format!("--client-{flag}=0"));
+        }
+        command.args(["--preparations-per-hour", "0", "--answers-per-hour", "0"]);
         let spawned = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         let mut child = spawned.context("cannot start the server's process")?;
         let output = child.stdout.take().context("the server's output was piped")?;

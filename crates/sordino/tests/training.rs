@@ -245,10 +245,12 @@ mod with_the_trainer {
         let scratch = Scratch::new("beside");
         let plain = SHORT.replace("ema = 0.9\n", "");
         let fast = format!("{plain}schedule = {{ kind = \"constant\", learning_rate = 100.0 }}\n")
-            .replace("nesterov = true", "momentum = 0.99");
+            .replace("nesterov = true", "weight_decay = 1.0");
         let (good, fast) = (scratch.write("good.toml", &plain), scratch.write("fast.toml", &fast));
         let out = scratch.at("out");
-        let text = refusal(&["train", &fast, &good, "--out", &out, "--device", "cpu", "--threads", "1"]);
+        let output = sordino(&["train", &fast, &good, "--out", &out, "--device", "cpu", "--threads", "1"]);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{text}");
         assert!(text.contains("fast: failed:") && text.contains("1 of 2 runs failed"), "{text}");
         assert_eq!(Checkpoint::load(&scratch.0.join("out/good"), Part::Weights).unwrap().state.epoch, 4);
     }

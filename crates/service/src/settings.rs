@@ -437,6 +437,21 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_others_may_read_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("both.pem");
+        fs::write(&path, inference::connection::Identity::generate().unwrap().to_pem().expose()).unwrap();
+        let settings = Settings { cert: Some(path.clone()), key: Some(path.clone()), ..Settings::default() };
+        let set = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        set(0o644);
+        let error = settings.certificate().err().unwrap().to_string();
+        assert!(error.contains("mode 644") && error.contains("chmod 600"), "{error}");
+        set(0o600);
+        assert!(settings.certificate().is_ok());
+    }
+
+    #[test]
     fn half_a_certificate_is_refused() {
         let settings = Settings { cert: Some("chain.pem".into()), ..Settings::default() };
         assert!(matches!(settings.certificate(), Err(SettingsError::HalfCertificate)));

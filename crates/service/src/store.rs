@@ -187,9 +187,9 @@ impl PreparedStore {
             let testimony = self.witness.examine(&state, transaction, now)?;
             transaction.remove_expired(now)?;
             let waiting = transaction.usage(None)?.count;
-            let known = self.witness.machine()?.filter(|_| testimony == Testimony::Sound);
+            let has_name = self.witness.machine()?.is_some();
             adoption = Some(match testimony {
-                Testimony::Sound if known.is_some() => Adoption::Known,
+                Testimony::Sound if has_name => Adoption::Known,
                 // A witness of the first format vouches for the database and has no name yet.
                 Testimony::Sound => Adoption::Joins(state, fresh_mark()?),
                 Testimony::Restored if is_new => Adoption::Joins(state, fresh_mark()?),

@@ -5,7 +5,7 @@ from .blake3 import derive_key
 from .packing import Layout
 from .randomness import ciphertext_generator, context, derive, generator
 
-DEGREE, SMALL_PRIME_BITS, WIDEST_PRIME_BITS = 4096, 22, 50
+DEGREE, SMALL_PRIME_BITS, WIDEST_PRIME_BITS = 4096, 23, 50
 LADDER = ([(size,) for size in range(30, 51)] + [(size, SMALL_PRIME_BITS) for size in range(36, 51)]
           + [(WIDEST_PRIME_BITS, size) for size in range(SMALL_PRIME_BITS, 51)])
 
@@ -277,7 +277,7 @@ class ClientKey:
 class ServerLayer:
     """The answer to one request."""
 
-    def __init__(self, parameters, layout, weights, public_key, seed, request, root, place):
+    def __init__(self, parameters, layout, weights, public_key, seed, request, root, masks_root, place):
         degree, modulus = parameters.degree, parameters.modulus
         self.share, self.message = [0] * layout.output_values, b""
         assert public_key[:32] == seed
@@ -287,7 +287,7 @@ class ServerLayer:
         for start in range(0, len(request), size):
             computed = parameters.residues_from_bytes(request[start + 32:start + size])
             inputs.append((computed, parameters.uniform("he ciphertext uniform half", request[start:start + 32])))
-        masks, zeros = derive(root, "he answer mask", place), derive(root, "he encryption of zero", place)
+        masks, zeros = derive(masks_root, "he answer mask", place), derive(root, "he encryption of zero", place)
         for number in range(layout.output_ciphertexts):
             tile, output = divmod(number, layout.outputs_per_tile)
             stream = ciphertext_generator(zeros, number)

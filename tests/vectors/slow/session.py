@@ -293,12 +293,13 @@ class Server(Party):
         self.hash_key = generator(derive(root, "garble hash key base", place)).u128()
         self.seeds = generator(derive(root, "garble input labels", place))
         self.coins = generator(derive(root, "truncation bit", place))
+        self.masks_root = derive(root, "root of answer masks", place)
 
     def answer(self, number, public_key, seed, request_bytes):
         group, layout = self.plan.jobs[number]
         place = scope(self.session, self.inference, number + 1, SERVER_TO_CLIENT)
         answer = ServerLayer(self.plan.parameters[group], layout, self.layers[number]["weights"], public_key, seed,
-                             request_bytes, self.root, place)
+                             request_bytes, self.root, self.masks_root, place)
         self.masks[number] = answer.share
         return answer.message
 

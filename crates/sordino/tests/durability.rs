@@ -156,6 +156,7 @@ impl World {
 
     fn start(&self) -> Server {
         let mut flags = vec!["--timeout", "10", "--prepared-per-client", "100000"];
+        flags.extend(["--preparations-per-hour", "0", "--answers-per-hour", "0"]);
         if let Some(store) = &self.store {
             flags.extend(["--store", store]);
         }

@@ -259,11 +259,14 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Waits for the turn, at most so long.
+    /// Waits for the turn, at most so long. A ticket is good for one.
     pub(crate) fn wait(&mut self, patience: Duration) -> Turn {
         let end = Instant::now() + patience;
         let mut state = self.queue.lock();
         loop {
+            if self.is_over {
+                return Turn::Closed;
+            }
             if self.waiter.has_turn.load(Ordering::Acquire) {
                 self.is_over = true;
                 return Turn::Now(self.place(), self.memory());
@@ -407,7 +410,10 @@ mod tests {
         let mut place = try_now(&mut queue.line_up(&greedy, 0));
         let mut many: Vec<_> = (0..20).map(|_| queue.line_up(&greedy, 0)).collect();
         let mut one = queue.line_up(&modest, 0);
-        assert!(matches!(one.wait(Duration::ZERO), Turn::Later(2)), "one of the greedy client, and who has the place");
+        assert!(
+            matches!(one.wait(Duration::ZERO), Turn::Later(2)),
+            "one of the greedy client, and who has the place"
+        );
         assert!(matches!(many[19].wait(Duration::ZERO), Turn::Later(21)));
         let mut served = 0;
         while try_now(&mut one).is_none() {

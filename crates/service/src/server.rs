@@ -161,7 +161,8 @@ impl Service {
         let client = (!is_passed_on).then(|| ClientName::of_address(address.ip()));
         let mut guests = self.guests();
         let is_full = guests.len() >= self.parts.limits.clients;
-        let room = if is_full { Err(too_many_clients()) } else { self.check_room(&guests, number, client.as_ref()) };
+        let room =
+            if is_full { Err(too_many_clients()) } else { self.check_room(&guests, number, client.as_ref()) };
         if room.is_ok() {
             guests.insert(number, Guest { socket: copy, client, is_idle: false });
         }
@@ -197,7 +198,8 @@ impl Service {
         let (Some(limit), Some(client)) = (self.parts.limits.per_client.connections, client) else {
             return Ok(());
         };
-        let others = guests.iter().filter(|(other, guest)| **other != number && guest.client.as_ref() == Some(client));
+        let others =
+            guests.iter().filter(|(other, guest)| **other != number && guest.client.as_ref() == Some(client));
         if others.count() < limit {
             return Ok(());
         }

@@ -193,7 +193,8 @@ impl Session<'_> {
     fn probe(&mut self, down: u32) -> Result<(), End> {
         self.probes += 1;
         if self.probes > MAX_PROBES {
-            let text = format!("the link may be measured by {MAX_PROBES} messages on one connection; connect again");
+            let text =
+                format!("the link may be measured by {MAX_PROBES} messages on one connection; connect again");
             return Err(End::Refused(Refusal::new(RefusalCode::Limit, text)));
         }
         self.limits.allow(Some(self.visit.service.parts.limits.time_for(down.into())));
@@ -230,7 +231,8 @@ impl Session<'_> {
         self.draw(Quota::Preparations, count)?;
         let plan = Arc::clone(self.server.model().plan());
         let threads = self.visit.service.parts.limits.threads;
-        let one = plan.server_offline_memory(threads) + plan.server_prepared_memory() + plan.server_stored_memory();
+        let one =
+            plan.server_offline_memory(threads) + plan.server_prepared_memory() + plan.server_stored_memory();
         let _turn = self.wait_for_turn(one, 1)?;
         let ids = (0..count).map(|_| fresh_id()).collect::<Result<Vec<_>, _>>()?;
         self.server.reply(&Reply::Accepted { ids: ids.clone() })?;
@@ -317,7 +319,8 @@ impl Session<'_> {
             Some(store) => store.draw(client, quota, count, per_hour).map_err(store_fault)?,
             None => None,
         };
-        let drawn = of_store.unwrap_or_else(|| service.quotas.draw(client, quota, count, per_hour, microseconds_now()));
+        let drawn = of_store
+            .unwrap_or_else(|| service.quotas.draw(client, quota, count, per_hour, microseconds_now()));
         let what = match quota {
             Quota::Preparations => "inferences prepared",
             Quota::Answers => "images answered",
@@ -332,7 +335,9 @@ impl Session<'_> {
                 )
             }
             Drawn::Never => {
-                format!("one client may have {per_hour} {what} in an hour here; ask for fewer than {count} at a time")
+                format!(
+                    "one client may have {per_hour} {what} in an hour here; ask for fewer than {count} at a time"
+                )
             }
         };
         Err(End::Refused(Refusal::new(RefusalCode::Limit, text)))

@@ -230,7 +230,8 @@ impl Settings {
     /// What one client may take. Nothing said is the usual limit, 0 is none.
     fn client_limits(&self) -> ClientLimits {
         let usual = ClientLimits::default();
-        let hourly = |told: Option<u32>, usual| told.map_or(usual, |count| Some(count).filter(|count| *count > 0));
+        let hourly =
+            |told: Option<u32>, usual| told.map_or(usual, |count| Some(count).filter(|count| *count > 0));
         ClientLimits {
             connections: match self.client_connections {
                 None => usual.connections,

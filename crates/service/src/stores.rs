@@ -118,6 +118,9 @@ mod tests {
         assert_eq!(name("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
         assert_eq!(name("2001:db8:1:2::"), name("2001:db8:1:2:ffff::1"));
         assert_ne!(name("2001:db8:1:3::"), name("2001:db8:1:2::"));
-        assert_eq!((name("192.0.2.1"), name("::ffff:192.0.2.1")), ("192.0.2.1".to_owned(), "192.0.2.1".to_owned()));
+        assert_eq!(
+            (name("192.0.2.1"), name("::ffff:192.0.2.1")),
+            ("192.0.2.1".to_owned(), "192.0.2.1".to_owned())
+        );
     }
 }

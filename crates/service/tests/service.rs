@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::num::NonZeroUsize;
@@ -16,12 +16,13 @@ use client::{ClientError, PrivateClient};
 use crypto::secret::Secret;
 use inference::InferenceError;
 use inference::connection::refusal::{Refusal, RefusalCode};
+use inference::connection::{Identity, TlsAcceptor};
 use inference::plan::Reveal;
 use inference::requests::{Request, StoredId};
-use inference::server::PreparedServer;
+use inference::server::{PreparedServer, ServedModel, WeightMemory};
 use inference::setup::messages::ModelName;
 use network::image::Image;
-use sordino_service::{Limits, Owner, Store, StoreFault};
+use sordino_service::{Limits, Owner, Service, ServiceParts, Store, StoreFault};
 
 use support::{Running, classify_rightly, limits, tiny_model};
 
@@ -182,13 +183,24 @@ fn clients_beyond_the_limits_hear_which_limit_it_was() {
 #[test]
 fn a_service_without_memory_for_its_models_does_not_start_and_none_is_given_beyond_the_limit() {
     let model = tiny_model(1);
-    let needed = |service: &Running| service.service.now().memory;
-    let standing = needed(&Running::start(&[("tiny", &model)], limits()));
-    let server = Running::start(&[("tiny", &model)], Limits { memory: standing, ..limits() });
+    let served = Arc::new(ServedModel::new(&model, Reveal::Logits, WeightMemory::Everything).unwrap());
+    let memory = Service::memory_for(std::iter::once(served.plan().as_ref()), &limits());
+    let parts = |memory| ServiceParts {
+        models: BTreeMap::from([(ModelName::new("tiny").unwrap(), Arc::clone(&served))]),
+        acceptor: TlsAcceptor::new(Identity::generate().unwrap().into_key(), None).unwrap(),
+        limits: Limits { memory, ..limits() },
+        store: None,
+        proxies: Vec::new(),
+    };
+    let error = Service::new(parts(memory - 1)).err().unwrap();
+    assert!(error.to_string().contains("--max-memory"), "{error}");
+    assert!(Service::new(parts(memory)).is_ok());
+    let server = Running::start(&[("tiny", &model)], Limits { memory, ..limits() });
+    let standing = server.service.now().memory;
     let error = server.connect().unwrap().prepare(1).err().unwrap();
     assert_eq!(code(&error), Some(RefusalCode::Limit), "{error}");
     assert!(error.to_string().contains("no memory left"), "{error}");
-    assert_eq!(needed(&server), standing);
+    assert_eq!(server.service.now().memory, standing);
 }
 
 #[test]

@@ -39,7 +39,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let names = models.keys().map(ModelName::as_str).collect::<Vec<_>>().join(", ");
     let limits = Limits { process: PROCESS_BYTES, ..settings.limits() };
     let store = settings.store()?.as_ref().map(open_store).transpose()?;
-    let service = Service::new(ServiceParts { models, acceptor, limits, store, proxies: settings.proxies() })?;
+    let service =
+        Service::new(ServiceParts { models, acceptor, limits, store, proxies: settings.proxies() })?;
     let metrics = settings.metrics.as_deref().map(bind).transpose()?;
     let shown = metrics.as_ref().map(TcpListener::local_addr).transpose()?;
     if let Some(listener) = metrics {
@@ -104,7 +105,10 @@ fn protect_memory() {
 fn raise_open_files(limits: &Limits) {
     let wanted = 2 * limits.clients as u64 + 128;
     if let Some(allowed) = process_memory::raise_open_files().filter(|allowed| *allowed < wanted) {
-        warn!(allowed, wanted, "too few open files are allowed for so many clients; raise the limit (ulimit -n)");
+        warn!(
+            allowed,
+            wanted, "too few open files are allowed for so many clients; raise the limit (ulimit -n)"
+        );
     }
 }
 

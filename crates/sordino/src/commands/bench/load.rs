@@ -182,7 +182,9 @@ impl Visit {
         self.waiting += (admitted - start) + (accepted - ready);
         self.offline += ready - admitted;
         self.online += accepted.elapsed();
-        self.answers.extend(numbers.zip(answers).zip(records).map(|((number, answer), coins)| (number, answer, coins)));
+        self.answers.extend(
+            numbers.zip(answers).zip(records).map(|((number, answer), coins)| (number, answer, coins)),
+        );
         Ok(())
     }
 }

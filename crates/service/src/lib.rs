@@ -3,6 +3,7 @@
 //! ```text
 //! server     accepts connections, bounds their number, ends gracefully
 //! session    one client: handshake, requests, refusals
+//! offer      the certificate and models that new clients get
 //! queue      who computes now and who waits, first come first served
 //! limits     clients, computing, memory, time
 //! stores     where prepared inferences outlive their session: one trait
@@ -18,6 +19,7 @@ pub mod identity;
 pub mod limits;
 pub mod metrics;
 pub mod models;
+mod offer;
 pub mod process_memory;
 mod queue;
 pub mod server;
@@ -27,6 +29,7 @@ pub mod store;
 mod stores;
 
 pub use limits::{ByteSize, Limits};
+pub use offer::NoRoomToReload;
 pub use server::{Service, ServiceParts};
 pub use settings::Settings;
 pub use stores::{ClientName, Owner, Store, StoreFault};

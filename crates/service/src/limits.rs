@@ -76,6 +76,11 @@ impl MemoryBudget {
         Some(Reservation { budget: Arc::clone(self), bytes })
     }
 
+    /// How much may still be given away.
+    pub(crate) fn left(&self) -> u64 {
+        self.limit.saturating_sub(self.taken())
+    }
+
     /// How much is given away.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Acquire)

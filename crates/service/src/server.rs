@@ -16,6 +16,7 @@ use tracing::{info, warn};
 
 use super::limits::{Limits, MemoryBudget, Reservation};
 use super::metrics::{self, Metrics, Now};
+use super::offer::{CurrentOffer, NoRoomToReload, Offer};
 use super::queue::Queue;
 use super::session;
 use super::stores::Store;
@@ -37,9 +38,16 @@ pub struct ServiceParts {
     pub store: Option<Arc<dyn Store>>,
 }
 
+/// The parts that stay as they are.
+pub(super) struct FixedParts {
+    pub(super) limits: Limits,
+    pub(super) store: Option<Arc<dyn Store>>,
+}
+
 /// A service that clients can connect to.
 pub struct Service {
-    pub(super) parts: ServiceParts,
+    pub(super) parts: FixedParts,
+    pub(super) offer: CurrentOffer,
     pub(super) queue: Arc<Queue>,
     pub(super) memory: Arc<MemoryBudget>,
     pub(super) metrics: Metrics,
@@ -48,8 +56,15 @@ pub struct Service {
     next_session: AtomicU64,
     guests: Mutex<HashMap<u64, Guest>>,
     left: Condvar,
-    /// The weights and the running inferences, for as long as the service exists.
-    _standing: Reservation,
+    /// What the process, connections and running inferences take beside the weights.
+    standing: Mutex<Standing>,
+}
+
+/// Memory that is held for as long as the service exists.
+struct Standing {
+    /// Bytes of the largest running inference so far.
+    each: u64,
+    reserved: Vec<Reservation>,
 }
 
 /// A client that is connected.
@@ -86,10 +101,12 @@ impl Service {
         let each = plans.clone().map(Plan::server_memory).max().unwrap_or(0);
         let (running, limit) = (limits.running.get(), limits.memory);
         let memory = MemoryBudget::new(limit);
-        let standing = Self::memory_for(plans, limits);
+        let needed = Self::memory_for(plans, limits);
         let clients = limits.clients;
-        let refusal = TooLittleMemory { weights, clients, running, each, needed: standing, limit };
-        let standing = memory.reserve(standing).ok_or(refusal)?;
+        let refusal = || TooLittleMemory { weights, clients, running, each, needed, limit };
+        let reserved = memory.reserve(needed.saturating_sub(weights)).ok_or_else(refusal)?;
+        let ServiceParts { models, acceptor, limits, store } = parts;
+        let offer = Offer::new(models, acceptor, None, &memory).map_err(|_| refusal())?;
         Ok(Arc::new(Self {
             queue: Queue::new(limits.running),
             memory,
@@ -99,9 +116,36 @@ impl Service {
             next_session: AtomicU64::new(0),
             guests: Mutex::default(),
             left: Condvar::new(),
-            parts,
-            _standing: standing,
+            parts: FixedParts { limits, store },
+            offer: CurrentOffer::new(offer),
+            standing: Mutex::new(Standing { each, reserved: vec![reserved] }),
         }))
+    }
+
+    /// Gives clients that come from here on these models and this certificate. Sessions that are under way keep theirs to
+    /// their end, and the memory of those weights is taken until then.
+    ///
+    /// # Errors
+    /// When old and new weights do not fit the memory together; then nothing changes.
+    pub fn reload(
+        &self,
+        models: BTreeMap<ModelName, Arc<ServedModel>>,
+        acceptor: TlsAcceptor,
+    ) -> Result<(), NoRoomToReload> {
+        // Held to the end: of two calls at once one is the first.
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let each = models.values().map(|model| model.plan().server_memory()).max().unwrap_or(0);
+        let running = self.parts.limits.running.get() as u64;
+        let needed = each.saturating_sub(standing.each).saturating_mul(running);
+        let refusal = || NoRoomToReload { needed, left: self.memory.left() };
+        let more = self.memory.reserve(needed).ok_or_else(refusal)?;
+        let offer = Offer::new(models, acceptor, Some(&self.offer.get()), &self.memory)?;
+        self.offer.replace(offer);
+        if needed > 0 {
+            standing.each = each;
+            standing.reserved.push(more);
+        }
+        Ok(())
     }
 
     /// What a service of these models holds at most while as many clients are connected and as many inferences run as may,
@@ -225,27 +269,13 @@ impl Service {
         self.is_closing.load(Ordering::Acquire)
     }
 
-    /// The model of this name; without a name, the only one.
-    pub(super) fn choose(&self, name: &ModelName) -> Result<(ModelName, Arc<ServedModel>), Refusal> {
-        if self.is_closing() {
-            return Err(shutting_down());
-        }
-        let models = &self.parts.models;
-        let found = match (models.get_key_value(name), models.len()) {
-            (None, 1) if name.as_str().is_empty() => models.first_key_value(),
-            (found, _) => found,
-        };
-        if let Some((name, model)) = found {
-            return Ok((name.clone(), Arc::clone(model)));
-        }
-        let names: Vec<_> = models.keys().map(ModelName::as_str).collect();
-        let names = names.join(", ");
-        let text = if name.as_str().is_empty() {
-            format!("there are several models here; choose with --model one of {names}")
-        } else {
-            format!("there is no model {name} here; choose with --model one of {names}")
-        };
-        Err(Refusal::new(RefusalCode::UnknownModel, text))
+    /// The model of this name in what a session was offered.
+    pub(super) fn choose(
+        &self,
+        offer: &Offer,
+        name: &ModelName,
+    ) -> Result<(ModelName, Arc<ServedModel>), Refusal> {
+        if self.is_closing() { Err(shutting_down()) } else { offer.choose(name) }
     }
 
     fn guests(&self) -> MutexGuard<'_, HashMap<u64, Guest>> {

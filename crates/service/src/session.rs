@@ -11,12 +11,10 @@ use inference::connection::refusal::{Refusal, RefusalCode};
 use inference::connection::{Connection, Role, TimeLimits, TlsStream};
 use inference::requests::{Reply, Request, StoredId};
 use inference::server::{PreparedServer, Server};
-use inference::transcript::{Phase, Transcript};
 use network::text::with_causes;
 use tracing::{debug, error, info, warn};
 
 use super::limits::Reservation;
-use super::metrics::Metrics;
 use super::queue::{Place, Turn};
 use super::server::{Service, Visit, shutting_down};
 use super::stores::{ClientName, Owner, StoreFault};
@@ -30,7 +28,7 @@ const DOORMAN_PATIENCE: Duration = Duration::from_secs(3);
 pub(super) fn turn_away(service: &Service, socket: TcpStream) {
     let limits = TimeLimits::new(DOORMAN_PATIENCE);
     limits.allow(Some(DOORMAN_PATIENCE));
-    let Ok((stream, binding)) = service.parts.acceptor.accept(socket, limits) else { return };
+    let Ok((stream, binding)) = service.offer.get().acceptor.accept(socket, limits) else { return };
     let text = "too many clients are connected; try again later";
     let refuse = |_: &_| Err(Refusal::new(RefusalCode::Busy, text));
     // It always comes to nothing; the client has heard why.
@@ -42,7 +40,9 @@ pub(super) fn run(visit: &Visit, socket: TcpStream, address: SocketAddr) {
     let service = &visit.service;
     let limits = TimeLimits::new(service.parts.limits.silence);
     limits.allow(Some(service.parts.limits.silence));
-    let (stream, binding) = match service.parts.acceptor.accept(socket, Arc::clone(&limits)) {
+    // To the end of the session, whatever is offered to others by then.
+    let offer = service.offer.get();
+    let (stream, binding) = match offer.acceptor.accept(socket, Arc::clone(&limits)) {
         Ok(secured) => secured,
         Err(error) => {
             service.metrics.failures.inc();
@@ -53,8 +53,9 @@ pub(super) fn run(visit: &Visit, socket: TcpStream, address: SocketAddr) {
         }
     };
     let client = ClientName(stream.peer().map_or_else(|| address.ip().to_string(), |peer| peer.to_string()));
-    let connection = Connection::new(stream, Role::Server);
-    let server = match Server::accept_with(connection, |name| service.choose(name), &binding) {
+    let mut connection = Connection::new(stream, Role::Server);
+    connection.meter(service.metrics.byte_meter());
+    let server = match Server::accept_with(connection, |name| service.choose(&offer, name), &binding) {
         Ok(server) => server,
         Err(error) => {
             service.metrics.refusals.inc();
@@ -120,6 +121,17 @@ impl Session<'_> {
                     let place = self.wait_for_place()?;
                     let batch = self.store()?.take(&self.owner, &token, &ids).map_err(store_fault)?;
                     self.classify_batch(batch, &place)?;
+                }
+                Request::Room => {
+                    self.answer_about_store(|store, owner| Ok(Reply::Room(store.room(owner)?)))?
+                }
+                Request::List { token } => {
+                    self.answer_about_store(|store, _| Ok(Reply::Listed { ids: store.list(&token)? }))?;
+                }
+                Request::Discard { token } => {
+                    self.answer_about_store(|store, _| {
+                        Ok(Reply::Discarded { count: store.discard(&token)? })
+                    })?;
                 }
                 Request::Probe { .. } => unreachable!("the server answers probes itself"),
                 Request::Bye => return Ok(()),
@@ -224,11 +236,21 @@ impl Session<'_> {
         })
     }
 
+    fn answer_about_store(
+        &mut self,
+        ask: impl FnOnce(&dyn super::stores::Store, &Owner) -> Result<Reply, StoreFault>,
+    ) -> Result<(), End> {
+        let reply = ask(&*self.store()?, &self.owner).map_err(store_fault)?;
+        if let Reply::Discarded { count } = reply {
+            info!(session = self.visit.number, client = %self.owner.client, count, "discarded");
+        }
+        Ok(self.server.reply(&reply)?)
+    }
+
     /// Says the last word, counts and logs.
     fn end(mut self, result: Result<(), End>) {
         let service = &self.visit.service;
         let (session, client) = (self.visit.number, self.owner.client.clone());
-        count_bytes(&service.metrics, self.server.connection().transcript());
         self.limits.allow(Some(DOORMAN_PATIENCE));
         match result {
             Ok(()) => debug!(session, "goodbye"),
@@ -248,14 +270,6 @@ impl Session<'_> {
                 }
             }
         }
-    }
-}
-
-fn count_bytes(metrics: &Metrics, transcript: &Transcript) {
-    for phase in [Phase::SetUp, Phase::Offline, Phase::Online, Phase::Service] {
-        let traffic = transcript.phase(phase);
-        metrics.bytes_received.inc_by(traffic.bytes_up);
-        metrics.bytes_sent.inc_by(traffic.bytes_down);
     }
 }
 

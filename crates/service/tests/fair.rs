@@ -26,7 +26,7 @@ use sordino_service::limits::ClientMemory;
 use sordino_service::store::{PreparedStore, StoreOptions};
 use sordino_service::{ClientLimits, Limits, ServiceParts};
 
-use support::{Running, classify_exactly, limits, tiny_model};
+use support::{Running, classify_rightly, limits, tiny_model};
 
 /// The sentence of a limit, with all of these words in it.
 fn assert_limit(error: &InferenceError, words: &[&str]) {
@@ -74,7 +74,7 @@ fn hourly_quotas_hold_across_connections_and_restarts_and_say_when_to_come_again
     };
     let first = serve();
     let mut client = first.connect().unwrap();
-    classify_exactly(&mut client, &model, &image);
+    classify_rightly(&mut client, &model, &image);
     client.prepare(2).unwrap();
     let error = client.prepare(2).unwrap_err();
     assert_limit(&inner(error), &["4 inferences prepared in an hour", "2 more are possible in", "seconds"]);
@@ -84,7 +84,7 @@ fn hourly_quotas_hold_across_connections_and_restarts_and_say_when_to_come_again
     let error = second.connect().unwrap().prepare(2).unwrap_err();
     assert_limit(&inner(error), &["4 inferences prepared in an hour"]);
     let mut client = second.connect().unwrap();
-    classify_exactly(&mut client, &model, &image);
+    classify_rightly(&mut client, &model, &image);
     assert_eq!(second.service.metrics().prepared.get(), 1, "what was refused was not counted");
     let mut client = second.connect().unwrap();
     let error =
@@ -266,7 +266,7 @@ fn limits_are_those_of_the_client_behind_a_balancer() {
     let mut first = through(one).unwrap();
     let second = through(other).unwrap();
     assert_limit(&inner(through(one).err().unwrap()), &["1 connections"]);
-    classify_exactly(&mut first, &tiny_model(1), &Image::random(tiny_model(1).outline().input, 1));
+    classify_rightly(&mut first, &tiny_model(1), &Image::random(tiny_model(1).outline().input, 1));
     drop((first, second));
     server.wait_until(|service| service.metrics().clients.get() == 0);
     // A balancer's own look is no failure; no header, or another, is one.

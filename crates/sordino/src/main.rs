@@ -4,7 +4,9 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use sordino::client::ClientError;
 use sordino::commands::{Answer, CommandLine};
+use sordino::inference::InferenceError;
 
 fn main() -> ExitCode {
     let command_line = CommandLine::parse();
@@ -14,7 +16,7 @@ fn main() -> ExitCode {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
         // The reader of our output went away, as `head` does: no error of ours.
-        Err(_) if out.get_ref().is_closed => ExitCode::SUCCESS,
+        Err(error) if out.get_ref().is_closed && !is_of_peer(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let mut stderr = io::stderr().lock();
             // Nothing can be done when even stderr is closed.
@@ -37,6 +39,11 @@ fn printable(message: &str) -> String {
             if character.is_control() && !is_layout { char::REPLACEMENT_CHARACTER } else { character }
         })
         .collect()
+}
+
+/// Whether it was the other party, or the way to it, that failed, whatever became of our output.
+fn is_of_peer(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<ClientError>() || cause.is::<InferenceError>())
 }
 
 /// Standard output, which remembers that its reader went away. A peer that goes away breaks a pipe, too; only this one's

@@ -121,6 +121,20 @@ fn a_connection_cut_on_its_way_up_is_an_error_with_words() {
     }
 }
 
+/// Nobody reads what was learned, and the connection is cut: the cut is what counts.
+#[test]
+fn a_closed_stdout_does_not_hide_a_cut_connection() {
+    let folder = Folder::new("cut-and-closed");
+    let server = Server::start(&folder, &[]);
+    let cutter = Cutter::start(&server.address, 1 << 20, true);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = sordino();
+    command.args(["classify", "--json", "--server", &cutter.address.to_string()]).arg(folder.path("images"));
+    let output = command.args(["--fingerprint", &server.fingerprint]).stdout(writer).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
 /// The reader of a result may go away: that alone is no error.
 #[test]
 fn a_closed_stdout_is_no_error() {

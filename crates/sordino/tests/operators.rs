@@ -364,6 +364,16 @@ fn children(parent: u32) -> Vec<u32> {
         .collect()
 }
 
+/// A process that does not outlive a test that failed.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// Nobody else may read anything in a folder.
 fn expect_private(folder: &Path) {
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
@@ -383,7 +393,8 @@ fn a_benchmark_shows_its_model_to_nobody_and_leaves_nothing_behind() {
     for way in ways {
         let mut command: Command = sordino();
         command.args(["bench", way[0]]).args(network).args(&way[1..]).env("TMPDIR", &folder.0);
-        let mut bench = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut bench = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let bench = &mut bench.0;
         let mut servers = Vec::new();
         wait_until("a server's process", || {
             expect_private(&folder.0);
@@ -395,7 +406,7 @@ fn a_benchmark_shows_its_model_to_nobody_and_leaves_nothing_behind() {
             thread::sleep(Duration::from_millis(10));
         }
         assert_eq!(bench.try_wait().unwrap(), None, "it is in the middle of its work");
-        signal(&bench, Signal::INT);
+        signal(bench, Signal::INT);
         assert!(!bench.wait().unwrap().success());
         assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0, "files are left behind by {way:?}");
         wait_until("the server's end", || {

@@ -76,8 +76,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let outcome = classify_all(arguments, &mut client, file.as_mut(), &images, &mut printer, &mut totals);
     let done = printer.answered();
     // Whatever ended it, what is known by now is said.
-    let has_skipped = printer.finish(&mut client, &totals, outcome.as_ref().err())?;
+    let said = printer.finish(&mut client, &totals, outcome.as_ref().err());
     outcome.with_context(|| format!("{done} of {} images were classified", images.len()))?;
+    let has_skipped = said?;
     client.finish()?;
     Ok(if has_skipped { Answer::No } else { Answer::Yes })
 }

@@ -137,6 +137,29 @@ impl PreparedFile {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(failing("open", path))?;
         expect_private(&file, path)?;
         lock(&file, path)?;
+        Self::read(file, path, key)
+    }
+
+    /// Opens a file only to look at it, also while another process uses it. What is seen may be old a moment later;
+    /// nothing can be added or taken.
+    ///
+    /// # Errors
+    /// As [`PreparedFile::open`].
+    pub fn look(path: &Path, key: Secret<[u8; 32]>) -> Result<Self, PreparedFileError> {
+        let file = File::open(path).map_err(failing("open", path))?;
+        expect_private(&file, path)?;
+        Self::read(file, path, key)
+    }
+
+    /// Whether a file begins as one of these does. One that cannot be read does not.
+    pub fn is_one(path: &Path) -> bool {
+        let mut start = [0; HEADER_BYTES];
+        let read = File::open(path).and_then(|file| file.read_exact_at(&mut start, 0));
+        let is_other = |error| matches!(error, PreparedFileError::Magic { .. });
+        read.is_ok() && !Head::from_bytes(path, &start).is_err_and(is_other)
+    }
+
+    fn read(file: File, path: &Path, key: Secret<[u8; 32]>) -> Result<Self, PreparedFileError> {
         let mut start = vec![0; HEADER_BYTES];
         file.read_exact_at(&mut start, 0).map_err(|_| PreparedFileError::Magic { path: path.to_owned() })?;
         let head = Head::from_bytes(path, start.first_chunk().expect("as many were read"))?;
@@ -149,6 +172,41 @@ impl PreparedFile {
             return Err(damaged(path, "it is cut off"));
         }
         Ok(Self { path: path.to_owned(), file, key, head, description })
+    }
+
+    /// What a file with room for so many inferences of this plan takes on disk when it is full.
+    pub fn full_bytes(plan: &Plan, description: &Description, slots: u32) -> u64 {
+        let description_bytes = (description.to_bytes().expose().len() + OVERHEAD) as u32;
+        let body_bytes = plan.stored_client_bytes() as u64;
+        let head = Head { slots, body_bytes, file_id: [0; 16], description_bytes };
+        head.body(0).saturating_add(head.sealed_bytes().saturating_mul(u64::from(slots)))
+    }
+
+    /// Every inference that is in it, the expired ones included.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn entries(&self) -> Result<Vec<StoredEntry>, PreparedFileError> {
+        let mut entries = Vec::new();
+        for number in 0..self.head.slots {
+            let slot = self.read_slot(number)?;
+            entries.extend(slot.map(|slot| StoredEntry { id: slot.id, expires: slot.expires }));
+        }
+        Ok(entries)
+    }
+
+    /// Destroys every inference that is in it, durably, and removes the file.
+    ///
+    /// # Errors
+    /// When it cannot be written or removed.
+    pub fn remove(mut self) -> Result<(), PreparedFileError> {
+        for number in 0..self.head.slots {
+            if self.is_filled(number)? {
+                self.destroy(number)?;
+            }
+        }
+        let removed = std::fs::remove_file(&self.path).and_then(|()| sync_folder(&self.path));
+        Ok(removed.map_err(failing("remove", &self.path))?)
     }
 
     /// What it is for.

@@ -7,7 +7,7 @@ use crypto::secret::Secret;
 use inference::InferenceError;
 use inference::client::Answer;
 use inference::connection::refusal::RefusalCode;
-use inference::requests::Request;
+use inference::requests::{Request, Room, StoredId};
 use network::image::Image;
 use sealed::ClientToken;
 
@@ -26,6 +26,40 @@ impl<S: Read + Write> PrivateClient<S> {
             model: self.model().to_owned(),
             agreement: *self.session.agreement(),
         })
+    }
+
+    /// How many inferences of this model the server would store for this client now.
+    ///
+    /// # Errors
+    /// When the server stores none, or the connection breaks.
+    pub fn room(&mut self) -> Result<Room, ClientError> {
+        self.patience.for_words();
+        let room = self.session.ask_room()?;
+        self.patience.rest();
+        Ok(room)
+    }
+
+    /// Which inferences of a file the server still has, 4096 of them at most.
+    ///
+    /// # Errors
+    /// When the server stores none, or the connection breaks.
+    pub fn list_stored(&mut self, file: &PreparedFile) -> Result<Vec<StoredId>, ClientError> {
+        self.patience.for_words();
+        let ids = self.session.list_stored(Secret::new(*file.description().token.expose()))?;
+        self.patience.rest();
+        Ok(ids)
+    }
+
+    /// Has the server drop its halves of all inferences of a file, whichever model they are for; says how many they were.
+    /// The file is not touched.
+    ///
+    /// # Errors
+    /// When the server stores none, or the connection breaks.
+    pub fn discard_stored(&mut self, file: &PreparedFile) -> Result<u64, ClientError> {
+        self.patience.for_words();
+        let count = self.session.discard_stored(Secret::new(*file.description().token.expose()))?;
+        self.patience.rest();
+        Ok(count)
     }
 
     /// Does the offline work for one image, to be classified over any later connection. When this returns, both halves

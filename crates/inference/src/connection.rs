@@ -12,6 +12,7 @@ mod tls;
 
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -30,8 +31,8 @@ pub use time_limits::TimeLimits;
 pub(crate) use tls::is_tampering;
 #[cfg(feature = "tls")]
 pub use tls::{
-    CertifiedKey, Fingerprint, Identity, TlsAcceptor, TlsConnector, TlsError, TlsStream, Trust, accept_tls,
-    connect_tls,
+    CertifiedKey, Fingerprint, Identity, Standing, TlsAcceptor, TlsConnector, TlsError, TlsStream, Trust,
+    Validity, accept_tls, connect_tls,
 };
 
 /// The port that clients expect a server at.
@@ -86,8 +87,28 @@ pub struct Connection<S> {
     inference: [u8; 8],
     sent: Direction,
     received: Direction,
+    /// Hears of bytes as they cross.
+    meter: Meter,
     /// An error leaves the parties at different places of the stream; nothing may follow it.
     is_broken: bool,
+}
+
+/// Who is told how many bytes were sent and received, piece by piece.
+#[derive(Clone, Default)]
+struct Meter(Option<Arc<dyn Fn(u64, u64) + Send + Sync>>);
+
+impl Meter {
+    fn note(&self, sent: u64, received: u64) {
+        if let Some(tell) = &self.0 {
+            tell(sent, received);
+        }
+    }
+}
+
+impl fmt::Debug for Meter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(if self.0.is_some() { "Meter" } else { "no Meter" })
+    }
 }
 
 /// How far one direction is.
@@ -124,9 +145,16 @@ impl<S: Read + Write> Connection<S> {
             inference: [0; 8],
             sent: Direction::default(),
             received: Direction::default(),
+            meter: Meter::default(),
             has_unsent: false,
             is_broken: false,
         }
+    }
+
+    /// From here on this hears of every piece that crosses: bytes sent, bytes received. The transcript counts a message
+    /// when it begins; this one counts while it is under way.
+    pub fn meter(&mut self, tell: Arc<dyn Fn(u64, u64) + Send + Sync>) {
+        self.meter = Meter(Some(tell));
     }
 
     /// Runs one exchange of a phase as a whole: if it fails, nothing more can be said over this connection.
@@ -217,6 +245,7 @@ impl<S: Read + Write> Connection<S> {
         let bytes = HEADER_BYTES as u64 + length;
         self.transcript.note(self.phase, kind, self.role == Role::Client, bytes);
         let result = self.stream.write_all(&header.to_bytes());
+        self.meter.note(HEADER_BYTES as u64, 0);
         result.map_err(|error| self.why_broken(error))
     }
 
@@ -225,6 +254,7 @@ impl<S: Read + Write> Connection<S> {
         self.sent.take(bytes.len());
         self.has_unsent = true;
         let result = self.stream.write_all(bytes);
+        self.meter.note(bytes.len() as u64, 0);
         result.map_err(|error| self.why_broken(error))
     }
 
@@ -317,6 +347,7 @@ impl<S: Read + Write> Connection<S> {
                 refusal: Refusal::from_bytes(&bytes),
             });
         }
+        self.meter.note(0, HEADER_BYTES as u64);
         self.received.left = header.length;
         let bytes = HEADER_BYTES as u64 + header.length;
         self.transcript.note(self.phase, kind, self.role == Role::Server, bytes);
@@ -328,6 +359,7 @@ impl<S: Read + Write> Connection<S> {
         self.received.take(length);
         let mut bytes = vec![0; length];
         self.stream.read_exact(&mut bytes)?;
+        self.meter.note(0, length as u64);
         Ok(bytes)
     }
 

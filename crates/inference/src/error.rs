@@ -80,7 +80,8 @@ pub enum InferenceError {
     },
     /// The outline asks for more than the client gives.
     #[error(
-        "the server's model needs {needed} bytes of memory here, {limit} are allowed; raise the limit if you trust it"
+        "the server's model needs {needed} bytes of memory here, {limit} are allowed; raise the limit (--max-memory) if you \
+         trust it"
     )]
     TooLarge {
         /// What it takes, at least.

@@ -71,9 +71,9 @@ pub mod setup;
 mod shares;
 pub mod stored;
 pub mod transcript;
+pub mod turns;
 #[cfg(test)]
 mod vectors;
-pub mod turns;
 pub mod verify;
 mod workers;
 

@@ -5,6 +5,9 @@
 //! Classify { count }             -> Accepted { }, then the online phase of a batch of the oldest `count` of this session
 //! ClassifyStored { token, ids }  -> Accepted { }, then the online phase of a batch of these
 //! Probe { down, padding }        -> Probed { padding }
+//! Room                           -> Room { count, stored, bytes, lifetime }
+//! List { token }                 -> Listed { ids }
+//! Discard { token }              -> Discarded { count }
 //! Bye                            -> nothing
 //! ```
 //!
@@ -67,6 +70,31 @@ pub enum Request {
     },
     /// The client is done.
     Bye,
+    /// How many inferences of this model would be stored for this client now.
+    Room,
+    /// Which inferences are stored for who shows this token.
+    List {
+        /// What the client made when it prepared them.
+        token: Secret<[u8; 32]>,
+    },
+    /// Drops every stored inference of who shows this token, of whichever model.
+    Discard {
+        /// What the client made when it prepared them.
+        token: Secret<[u8; 32]>,
+    },
+}
+
+/// How much a server would store for a client at this moment. Others may come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// How many inferences more, of the session's model.
+    pub count: u64,
+    /// How many it stores for this client already, of all models.
+    pub stored: u64,
+    /// Bytes that one more takes at the server.
+    pub bytes: u64,
+    /// How long one may wait for its image, in seconds.
+    pub lifetime: u64,
 }
 
 /// What the server says to a request.
@@ -92,6 +120,18 @@ pub enum Reply {
         /// How many.
         bytes: u32,
     },
+    /// What would be stored now.
+    Room(Room),
+    /// What is stored.
+    Listed {
+        /// Their names, 4096 at most.
+        ids: Vec<StoredId>,
+    },
+    /// What was stored is gone.
+    Discarded {
+        /// How many.
+        count: u64,
+    },
 }
 
 impl Request {
@@ -114,6 +154,9 @@ impl Request {
                 bytes
             }
             Self::Bye => vec![5],
+            Self::Room => vec![6],
+            Self::List { token } => [&[7][..], token.expose()].concat(),
+            Self::Discard { token } => [&[8][..], token.expose()].concat(),
         }
     }
 
@@ -153,6 +196,11 @@ impl Request {
                 is_small.then_some(Self::Probe { down, up }).ok_or_else(malformed)
             }
             5 if rest.is_empty() => Ok(Self::Bye),
+            6 if rest.is_empty() => Ok(Self::Room),
+            7 | 8 => {
+                let token = Secret::new(rest.try_into().map_err(|_| malformed())?);
+                Ok(if *sort == 7 { Self::List { token } } else { Self::Discard { token } })
+            }
             _ => Err(malformed()),
         }
     }
@@ -174,6 +222,16 @@ impl Reply {
                 padded.resize(1 + *bytes as usize, 0);
                 padded
             }
+            Self::Room(Room { count, stored, bytes, lifetime }) => {
+                let numbers = [count, stored, bytes, lifetime].map(|number| number.to_le_bytes());
+                [&[5][..], &numbers.concat()].concat()
+            }
+            Self::Listed { ids } => {
+                let mut bytes = vec![6];
+                ids.iter().for_each(|id| bytes.extend_from_slice(&id.0));
+                bytes
+            }
+            Self::Discarded { count } => [&[7][..], &count.to_le_bytes()].concat(),
         }
     }
 
@@ -195,6 +253,23 @@ impl Reply {
                 Ok(Self::Stored { expires: u64::from_le_bytes(expires) })
             }
             4 => Ok(Self::Probed { bytes: rest.len() as u32 }),
+            5 => {
+                let (numbers, rest) = rest.as_chunks();
+                let [count, stored, bytes, lifetime] = numbers else { return Err(malformed()) };
+                let number = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+                let room = Room {
+                    count: number(count),
+                    stored: number(stored),
+                    bytes: number(bytes),
+                    lifetime: number(lifetime),
+                };
+                rest.is_empty().then_some(Self::Room(room)).ok_or_else(malformed)
+            }
+            6 => Ok(Self::Listed { ids: ids(rest).ok_or_else(malformed)? }),
+            7 => {
+                let count = rest.try_into().map_err(|_| malformed())?;
+                Ok(Self::Discarded { count: u64::from_le_bytes(count) })
+            }
             _ => Err(malformed()),
         }
     }
@@ -247,6 +322,9 @@ mod tests {
             },
             Request::Probe { down: 1000, up: 77 },
             Request::Bye,
+            Request::Room,
+            Request::List { token: Secret::new([5; 32]) },
+            Request::Discard { token: Secret::new([6; 32]) },
         ]
     }
 
@@ -263,8 +341,12 @@ mod tests {
             Reply::Waiting { ahead: 12 },
             Reply::Stored { expires: 1 << 40 },
             Reply::Probed { bytes: 4000 },
+            Reply::Room(Room { count: 1, stored: 2, bytes: 3 << 40, lifetime: 86_400 }),
+            Reply::Listed { ids: vec![StoredId([4; 16]); MAX_COUNT as usize] },
+            Reply::Discarded { count: 1 << 33 },
         ];
         for reply in replies {
+            assert!(reply.to_bytes().len() as u64 <= MAX_REPLY_BYTES);
             assert_eq!(Reply::from_bytes(&reply.to_bytes()).unwrap(), reply);
         }
     }
@@ -282,12 +364,20 @@ mod tests {
             assert!(Request::from_bytes(&bytes[..bytes.len() - 1]).is_err());
             assert!(Request::from_bytes(&[&bytes[..], &[0]].concat()).is_err());
         }
+        let room = Reply::Room(Room { count: 1, stored: 2, bytes: 3, lifetime: 4 }).to_bytes();
+        assert!(Reply::from_bytes(&room[..room.len() - 8]).is_err());
+        assert!(Reply::from_bytes(&[&room[..], &[0]].concat()).is_err());
         assert!(Request::from_bytes(&[]).is_err() && Reply::from_bytes(&[]).is_err());
     }
 
     #[test]
     fn a_token_is_not_printed() {
-        let request = Request::ClassifyStored { token: Secret::new([0xab; 32]), ids: vec![] };
-        assert!(!format!("{request:?}").contains("171"));
+        let token = || Secret::new([0xab; 32]);
+        let requests = [
+            Request::ClassifyStored { token: token(), ids: vec![] },
+            Request::List { token: token() },
+            Request::Discard { token: token() },
+        ];
+        assert!(requests.iter().all(|request| !format!("{request:?}").contains("171")));
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! server     accepts connections, bounds their number, ends gracefully
 //! session    one client: handshake, requests, refusals
+//! offer      the certificate and models that new clients get
 //! queue      who computes now and who waits: places and memory, clients in turn
 //! seat       one session's place, given up while the client is waited for
 //! limits     clients, computing, memory, time; for all, and for one client
@@ -23,6 +24,7 @@ pub mod limits;
 mod machine_memory;
 pub mod metrics;
 pub mod models;
+mod offer;
 pub mod process_memory;
 pub mod proxy;
 mod queue;
@@ -35,6 +37,7 @@ pub mod store;
 mod stores;
 
 pub use limits::{ByteSize, ClientLimits, Limits};
+pub use offer::NoRoomToReload;
 pub use server::{Service, ServiceParts};
 pub use settings::Settings;
 pub use stores::{ClientName, Owner, Store, StoreFault};

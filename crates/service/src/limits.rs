@@ -216,7 +216,10 @@ mod tests {
         };
         let usual = ClientLimits::default();
         assert_eq!((with(8, usual).client_places(), with(1, usual).client_places()), (7, 1));
-        assert_eq!((with(8, usual).client_memory(400, 1), with(8, usual).client_memory(400, 150)), (100, 150));
+        assert_eq!(
+            (with(8, usual).client_memory(400, 1), with(8, usual).client_memory(400, 150)),
+            (100, 150)
+        );
         let two = ClientLimits { running: ClientPlaces::AtMost(2), memory: ClientMemory::AtMost(9), ..usual };
         assert_eq!((with(8, two).client_places(), with(1, two).client_places()), (2, 1));
         assert_eq!(with(8, two).client_memory(400, 10), 9);

@@ -31,7 +31,8 @@ fn groups(root: &Path) -> Vec<PathBuf> {
     for line in text.lines() {
         // number:controllers:path, where version 2 has the number 0 and no controllers.
         let mut fields = line.splitn(3, ':');
-        let (Some(number), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
+        let (Some(number), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next())
+        else {
             continue;
         };
         let mounted: &[&str] = if number == "0" && controllers.is_empty() {
@@ -90,9 +91,17 @@ mod tests {
         let around = &group("memory.max")[..];
         let high = (&group("sordino.service/memory.high")[..], "2147483648\n");
         assert_eq!(machine(&[own, max]), Some(8 * GIB));
-        assert_eq!(machine(&[own, max, (around, "4294967296\n")]), Some(4 * GIB), "that of a group around it");
+        assert_eq!(
+            machine(&[own, max, (around, "4294967296\n")]),
+            Some(4 * GIB),
+            "that of a group around it"
+        );
         assert_eq!(machine(&[own, max, (around, "4294967296\n"), high]), Some(2 * GIB), "the softer limit");
-        assert_eq!(machine(&[own, ("sys/fs/cgroup/memory.max", "1073741824")]), Some(GIB), "that of a container");
+        assert_eq!(
+            machine(&[own, ("sys/fs/cgroup/memory.max", "1073741824")]),
+            Some(GIB),
+            "that of a container"
+        );
         let other = &group("other.service/memory.max")[..];
         assert_eq!(machine(&[own, (other, "1024")]), Some(8 * GIB), "another group's");
     }

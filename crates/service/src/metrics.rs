@@ -2,6 +2,7 @@
 
 mod http;
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -144,6 +145,15 @@ impl Metrics {
         self.images.get_or_create(&model.into()).inc_by(images);
         self.online_seconds.inc_by(time.as_secs_f64());
         self.online_phases.get_or_create(&model.into()).observe(time.as_secs_f64());
+    }
+
+    /// Counts bytes of a connection while they cross.
+    pub(crate) fn byte_meter(&self) -> Arc<dyn Fn(u64, u64) + Send + Sync> {
+        let (sent, received) = (self.bytes_sent.clone(), self.bytes_received.clone());
+        Arc::new(move |more_sent, more_received| {
+            sent.inc_by(more_sent);
+            received.inc_by(more_received);
+        })
     }
 
     /// In the text format of OpenMetrics, which Prometheus reads.

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use inference::InferenceError;
+use inference::plan::Reveal;
 use inference::server::{ServedModel, WeightMemory};
 use inference::setup::messages::{HelloError, ModelName};
+use network::digest::Digest;
 use network::inference_model::{InferenceModel, ModelFileError};
 use tracing::info;
 
@@ -45,35 +47,75 @@ pub enum ModelError {
     Salt(#[from] IdentityError),
 }
 
+/// Models that can be served, and which files they came from.
+#[derive(Clone, Default)]
+pub struct LoadedModels {
+    served: BTreeMap<ModelName, Arc<ServedModel>>,
+    digests: BTreeMap<ModelName, Digest>,
+}
+
+impl LoadedModels {
+    /// As a service takes them.
+    pub fn served(&self) -> BTreeMap<ModelName, Arc<ServedModel>> {
+        self.served.clone()
+    }
+
+    /// Their names, for people.
+    pub fn names(&self) -> String {
+        self.served.keys().map(ModelName::as_str).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What is served under this name, if it is the same model and answers the same way.
+    fn unchanged(&self, name: &ModelName, digest: Digest, reveal: Reveal) -> Option<Arc<ServedModel>> {
+        let served = self.served.get(name).filter(|served| served.plan().reveal() == reveal)?;
+        (self.digests.get(name) == Some(&digest)).then(|| Arc::clone(served))
+    }
+}
+
 impl Settings {
     /// Reads the models. The first ones have their transformed weights in memory, as far as that reaches.
     ///
     /// # Errors
     /// When one of them cannot be served.
     pub fn load_models(&self) -> Result<BTreeMap<ModelName, Arc<ServedModel>>, ModelError> {
+        Ok(self.load_models_again(&LoadedModels::default())?.served)
+    }
+
+    /// Reads the models again. Those that did not change are the same as before and take no memory twice.
+    ///
+    /// # Errors
+    /// When one of them cannot be served.
+    pub fn load_models_again(&self, before: &LoadedModels) -> Result<LoadedModels, ModelError> {
         let state = self.state();
         let shared = self.shared_key().map(identity::load_or_make_shared_key).transpose()?;
         let mut room = self.weight_memory.map(|size| size.0);
-        let mut models = BTreeMap::new();
-        for (name, path) in &self.models {
+        let mut models = LoadedModels::default();
+        for (text, path) in &self.models {
             let unusable = |source| ModelError::File { path: path.clone(), source };
             let model = InferenceModel::load(path).map_err(unusable)?;
+            let named = ModelName::new(text);
+            let name = named.map_err(|source| ModelError::Name { name: text.clone(), source })?;
             let memory = room.map_or(WeightMemory::Everything, |room| WeightMemory::AtMost(room as usize));
-            let salt = match (&shared, &state) {
-                (Some(key), _) => Some(identity::shared_salt(key, name)),
-                (None, Some(folder)) => Some(identity::load_or_make_salt(folder, name)?),
-                (None, None) => None,
+            let served = match before.unchanged(&name, model.digest(), self.reveal()) {
+                Some(served) => served,
+                None => {
+                    let salt = match (&shared, &state) {
+                        (Some(key), _) => Some(identity::shared_salt(key, text)),
+                        (None, Some(folder)) => Some(identity::load_or_make_salt(folder, text)?),
+                        (None, None) => None,
+                    };
+                    let served = match salt {
+                        Some(salt) => ServedModel::with_salt(&model, self.reveal(), memory, salt.expose()),
+                        None => ServedModel::new(&model, self.reveal(), memory),
+                    };
+                    let refusal = |source| ModelError::Unserved { path: path.clone(), source };
+                    info!(model = %name, relus = model.outline().relu_count(), "loaded");
+                    Arc::new(served.map_err(refusal)?)
+                }
             };
-            let served = match salt {
-                Some(salt) => ServedModel::with_salt(&model, self.reveal(), memory, salt.expose()),
-                None => ServedModel::new(&model, self.reveal(), memory),
-            };
-            let served = served.map_err(|source| ModelError::Unserved { path: path.clone(), source })?;
             room = room.map(|room| room.saturating_sub(served.plan().memory().server_weights));
-            let named = ModelName::new(name);
-            let name = named.map_err(|source| ModelError::Name { name: name.clone(), source })?;
-            info!(model = %name, relus = model.outline().relu_count(), "loaded");
-            models.insert(name, Arc::new(served));
+            models.digests.insert(name.clone(), model.digest());
+            models.served.insert(name, served);
         }
         Ok(models)
     }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-pub use header::{Proxied, ProxyError, parse};
 use header::{HEAD_BYTES, body_length, parse_parts};
+pub use header::{Proxied, ProxyError, parse};
 
 /// Reads the header of a connection that has just been accepted, and nothing behind it.
 ///

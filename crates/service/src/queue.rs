@@ -43,6 +43,8 @@ struct State {
     waiting: usize,
     memory: u64,
     kept_memory: u64,
+    /// What the service itself has: no client gets it.
+    withheld: u64,
     /// All who have or want something.
     clients: HashMap<ClientName, Account>,
     /// Those that want a place, the next one first.
@@ -153,8 +155,9 @@ impl Queue {
             let bytes = account.next().map_or(0, |waiter| waiter.bytes);
             let is_ours = account.running < supply.client_places
                 && (bytes == 0 || account.memory.saturating_add(bytes) <= supply.client_memory);
-            let is_there =
-                bytes == 0 || !is_memory_due && state.memory.saturating_add(bytes) <= supply.memory;
+            let is_there = bytes == 0
+                || !is_memory_due
+                    && state.memory.saturating_add(state.withheld).saturating_add(bytes) <= supply.memory;
             if !(is_ours && is_there) {
                 // Nobody who came later takes what will be free soon. More than that may never be free: others go by.
                 is_memory_due |= is_ours && bytes <= supply.memory.saturating_sub(supply.kept_memory);
@@ -198,14 +201,39 @@ impl Queue {
         if own.saturating_add(bytes) > limit {
             return Err(Shortage::OfClient { limit });
         }
-        let is_there = state.memory.saturating_add(bytes) <= self.supply.memory
-            && state.kept_memory.saturating_add(bytes) <= self.supply.kept_memory;
+        let more = bytes.saturating_add(state.withheld);
+        let is_there = state.memory.saturating_add(more) <= self.supply.memory
+            && state.kept_memory.saturating_add(more) <= self.supply.kept_memory;
         if is_there { Ok(()) } else { Err(Shortage::OfServer) }
     }
 
     /// The most that one request can ever have.
     pub(crate) fn most_memory(&self) -> u64 {
-        self.supply.client_memory.min(self.supply.memory)
+        self.supply.client_memory.min(self.supply.memory.saturating_sub(self.lock().withheld))
+    }
+
+    /// Takes memory for the service itself, if running inferences can do without it and nothing that waits for its image
+    /// has it.
+    pub(crate) fn withhold(self: &Arc<Self>, bytes: u64) -> Option<Withheld> {
+        let mut state = self.lock();
+        let sum = state.withheld.checked_add(bytes)?;
+        let is_there = sum.saturating_add(state.kept_memory) <= self.supply.kept_memory
+            && sum.saturating_add(state.memory) <= self.supply.memory;
+        if bytes > 0 && !is_there {
+            return None;
+        }
+        state.withheld = sum;
+        Some(Withheld { queue: Arc::clone(self), bytes })
+    }
+
+    /// How much could be withheld now.
+    pub(crate) fn spare(&self) -> u64 {
+        let state = self.lock();
+        let [kept, all] = [
+            self.supply.kept_memory.saturating_sub(state.kept_memory),
+            self.supply.memory.saturating_sub(state.memory),
+        ];
+        kept.min(all).saturating_sub(state.withheld)
     }
 
     /// Sends everybody away who has not begun.
@@ -222,9 +250,10 @@ impl Queue {
         (state.running, state.waiting)
     }
 
-    /// How much memory is given away.
+    /// How much memory is given away or withheld.
     pub(crate) fn memory(&self) -> u64 {
-        self.lock().memory
+        let state = self.lock();
+        state.memory + state.withheld
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -259,11 +288,14 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Waits for the turn, at most so long.
+    /// Waits for the turn, at most so long. A ticket is good for one.
     pub(crate) fn wait(&mut self, patience: Duration) -> Turn {
         let end = Instant::now() + patience;
         let mut state = self.queue.lock();
         loop {
+            if self.is_over {
+                return Turn::Closed;
+            }
             if self.waiter.has_turn.load(Ordering::Acquire) {
                 self.is_over = true;
                 return Turn::Now(self.place(), self.memory());
@@ -363,9 +395,38 @@ impl Drop for Reservation {
     }
 }
 
+/// Bytes of the service itself, given back when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Withheld {
+    queue: Arc<Queue>,
+    bytes: u64,
+}
+
+impl Drop for Withheld {
+    fn drop(&mut self) {
+        let mut state = self.queue.lock();
+        state.withheld -= self.bytes;
+        self.queue.call(&mut state);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_service_has_no_client_gets_until_it_is_given_back() {
+        let (queue, client) = (Queue::new(SUPPLY), client("a"));
+        let weights = queue.withhold(50).unwrap();
+        assert_eq!((queue.spare(), queue.memory(), queue.most_memory()), (10, 50, 50));
+        assert!(queue.withhold(11).is_none(), "running inferences need the rest");
+        assert_eq!(queue.keep(&client, 11).err(), Some(Shortage::OfServer));
+        let mut ticket = queue.line_up(&client, 60);
+        assert!(try_now(&mut ticket).is_none());
+        drop(weights);
+        assert!(try_now(&mut ticket).is_some(), "who waited is called");
+        assert_eq!(queue.memory(), 0);
+    }
 
     const SUPPLY: Supply =
         Supply { places: 1, client_places: 9, memory: 100, kept_memory: 60, client_memory: 80 };
@@ -407,7 +468,10 @@ mod tests {
         let mut place = try_now(&mut queue.line_up(&greedy, 0));
         let mut many: Vec<_> = (0..20).map(|_| queue.line_up(&greedy, 0)).collect();
         let mut one = queue.line_up(&modest, 0);
-        assert!(matches!(one.wait(Duration::ZERO), Turn::Later(2)), "one of the greedy client, and who has the place");
+        assert!(
+            matches!(one.wait(Duration::ZERO), Turn::Later(2)),
+            "one of the greedy client, and who has the place"
+        );
         assert!(matches!(many[19].wait(Duration::ZERO), Turn::Later(21)));
         let mut served = 0;
         while try_now(&mut one).is_none() {

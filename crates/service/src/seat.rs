@@ -92,7 +92,9 @@ mod tests {
         let (queue, client) = (Queue::new(supply), ClientName("a".to_owned()));
         let limits = TimeLimits::new(Duration::from_secs(1));
         let seat = Seat::new(Arc::clone(&queue), client.clone(), Arc::clone(&limits));
-        let Turn::Now(place, _) = queue.line_up(&client, 0).wait(Duration::ZERO) else { panic!("it is free") };
+        let Turn::Now(place, _) = queue.line_up(&client, 0).wait(Duration::ZERO) else {
+            panic!("it is free")
+        };
         seat.take(place);
         seat.begin();
         limits.leave_turns();
@@ -100,7 +102,9 @@ mod tests {
         seat.end();
         assert_eq!(queue.lengths(), (0, 0));
         // Two threads that go on wait for one place, while another session has it.
-        let Turn::Now(other, _) = queue.line_up(&client, 0).wait(Duration::ZERO) else { panic!("it is free") };
+        let Turn::Now(other, _) = queue.line_up(&client, 0).wait(Duration::ZERO) else {
+            panic!("it is free")
+        };
         thread::scope(|scope| {
             let threads: Vec<_> = (0..2).map(|_| scope.spawn(|| seat.begin())).collect();
             while queue.lengths() != (1, 1) {

@@ -16,8 +16,9 @@ use tracing::{info, warn};
 
 use super::limits::Limits;
 use super::metrics::{self, Metrics, Now};
+use super::offer::{CurrentOffer, NoRoomToReload, Offer};
 use super::proxy::ProxyNetwork;
-use super::queue::{Queue, Supply};
+use super::queue::{Queue, Supply, Withheld};
 use super::quotas::ProcessQuotas;
 use super::session;
 use super::stores::{ClientName, Store};
@@ -41,9 +42,17 @@ pub struct ServiceParts {
     pub proxies: Vec<ProxyNetwork>,
 }
 
+/// The parts that stay as they are.
+pub(super) struct FixedParts {
+    pub(super) limits: Limits,
+    pub(super) store: Option<Arc<dyn Store>>,
+    pub(super) proxies: Vec<ProxyNetwork>,
+}
+
 /// A service that clients can connect to.
 pub struct Service {
-    pub(super) parts: ServiceParts,
+    pub(super) parts: FixedParts,
+    pub(super) offer: CurrentOffer,
     pub(super) queue: Arc<Queue>,
     /// Of a service without a store.
     pub(super) quotas: ProcessQuotas,
@@ -53,8 +62,18 @@ pub struct Service {
     next_session: AtomicU64,
     guests: Mutex<HashMap<u64, Guest>>,
     left: Condvar,
-    /// Bytes for process, weights and connections, for as long as the service exists.
+    /// Bytes for process and connections, for as long as the service exists.
     standing: u64,
+    /// What the largest running inference takes.
+    largest: Mutex<Largest>,
+}
+
+/// Memory that running inferences may always have.
+struct Largest {
+    /// Bytes of the largest so far.
+    each: u64,
+    /// What models that came later take more than the first ones.
+    more: Vec<Withheld>,
 }
 
 /// A client that is connected.
@@ -97,16 +116,22 @@ impl Service {
         if needed > limit {
             return Err(TooLittleMemory { weights, clients, running, each, needed, limit });
         }
+        // The weights come and go with what is offered, so the line knows of them.
+        let standing = standing - weights;
         let memory = limit - standing;
         let supply = Supply {
             places: running,
             client_places: limits.client_places(),
             memory,
-            kept_memory: limit - needed,
-            client_memory: limits.client_memory(memory, each.saturating_add(kept)),
+            kept_memory: limit - needed + weights,
+            client_memory: limits.client_memory(memory - weights, each.saturating_add(kept)),
         };
+        let queue = Queue::new(supply);
+        let ServiceParts { models, acceptor, limits, store, proxies } = parts;
+        let refusal = |_| TooLittleMemory { weights, clients, running, each, needed, limit };
+        let offer = Offer::new(models, acceptor, None, &queue).map_err(refusal)?;
         Ok(Arc::new(Self {
-            queue: Queue::new(supply),
+            queue,
             quotas: ProcessQuotas::default(),
             metrics: Metrics::default(),
             is_closing: AtomicBool::new(false),
@@ -114,9 +139,37 @@ impl Service {
             next_session: AtomicU64::new(0),
             guests: Mutex::default(),
             left: Condvar::new(),
-            parts,
+            parts: FixedParts { limits, store, proxies },
+            offer: CurrentOffer::new(offer),
             standing,
+            largest: Mutex::new(Largest { each, more: Vec::new() }),
         }))
+    }
+
+    /// Gives clients that come from here on these models and this certificate. Sessions that are under way keep theirs to
+    /// their end, and the memory of those weights is taken until then.
+    ///
+    /// # Errors
+    /// When old and new weights do not fit the memory together; then nothing changes.
+    pub fn reload(
+        &self,
+        models: BTreeMap<ModelName, Arc<ServedModel>>,
+        acceptor: TlsAcceptor,
+    ) -> Result<(), NoRoomToReload> {
+        // Held to the end: of two calls at once one is the first.
+        let mut largest = self.largest.lock().unwrap_or_else(PoisonError::into_inner);
+        let limits = &self.parts.limits;
+        let each = models.values().map(|model| model.plan().server_memory(limits.threads)).max().unwrap_or(0);
+        let needed = each.saturating_sub(largest.each).saturating_mul(limits.running.get() as u64);
+        let refusal = || NoRoomToReload { needed, left: self.queue.spare() };
+        let more = self.queue.withhold(needed).ok_or_else(refusal)?;
+        let offer = Offer::new(models, acceptor, Some(&self.offer.get()), &self.queue)?;
+        self.offer.replace(offer);
+        if needed > 0 {
+            largest.each = each;
+            largest.more.push(more);
+        }
+        Ok(())
     }
 
     /// What a service of these models holds at most while as many clients are connected and as many inferences run as may,
@@ -161,7 +214,8 @@ impl Service {
         let client = (!is_passed_on).then(|| ClientName::of_address(address.ip()));
         let mut guests = self.guests();
         let is_full = guests.len() >= self.parts.limits.clients;
-        let room = if is_full { Err(too_many_clients()) } else { self.check_room(&guests, number, client.as_ref()) };
+        let room =
+            if is_full { Err(too_many_clients()) } else { self.check_room(&guests, number, client.as_ref()) };
         if room.is_ok() {
             guests.insert(number, Guest { socket: copy, client, is_idle: false });
         }
@@ -197,7 +251,8 @@ impl Service {
         let (Some(limit), Some(client)) = (self.parts.limits.per_client.connections, client) else {
             return Ok(());
         };
-        let others = guests.iter().filter(|(other, guest)| **other != number && guest.client.as_ref() == Some(client));
+        let others =
+            guests.iter().filter(|(other, guest)| **other != number && guest.client.as_ref() == Some(client));
         if others.count() < limit {
             return Ok(());
         }
@@ -263,27 +318,13 @@ impl Service {
         self.is_closing.load(Ordering::Acquire)
     }
 
-    /// The model of this name; without a name, the only one.
-    pub(super) fn choose(&self, name: &ModelName) -> Result<(ModelName, Arc<ServedModel>), Refusal> {
-        if self.is_closing() {
-            return Err(shutting_down());
-        }
-        let models = &self.parts.models;
-        let found = match (models.get_key_value(name), models.len()) {
-            (None, 1) if name.as_str().is_empty() => models.first_key_value(),
-            (found, _) => found,
-        };
-        if let Some((name, model)) = found {
-            return Ok((name.clone(), Arc::clone(model)));
-        }
-        let names: Vec<_> = models.keys().map(ModelName::as_str).collect();
-        let names = names.join(", ");
-        let text = if name.as_str().is_empty() {
-            format!("there are several models here; choose with --model one of {names}")
-        } else {
-            format!("there is no model {name} here; choose with --model one of {names}")
-        };
-        Err(Refusal::new(RefusalCode::UnknownModel, text))
+    /// The model of this name in what a session was offered.
+    pub(super) fn choose(
+        &self,
+        offer: &Offer,
+        name: &ModelName,
+    ) -> Result<(ModelName, Arc<ServedModel>), Refusal> {
+        if self.is_closing() { Err(shutting_down()) } else { offer.choose(name) }
     }
 
     fn guests(&self) -> MutexGuard<'_, HashMap<u64, Guest>> {

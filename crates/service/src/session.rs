@@ -12,12 +12,10 @@ use inference::connection::refusal::{Refusal, RefusalCode};
 use inference::connection::{Connection, Role, TimeLimits, TlsStream};
 use inference::requests::{MAX_REQUEST_BYTES, Reply, Request, StoredId};
 use inference::server::{PreparedServer, Server};
-use inference::transcript::{Phase, Transcript};
 use network::text::with_causes;
 use tracing::{debug, error, info, warn};
 
 use super::limits::ByteSize;
-use super::metrics::Metrics;
 use super::proxy::{self, Proxied};
 use super::queue::{Reservation, Shortage, Turn};
 use super::quotas::{Drawn, Quota};
@@ -39,7 +37,7 @@ pub(super) fn turn_away(service: &Service, socket: TcpStream, is_passed_on: bool
     }
     let limits = TimeLimits::new(DOORMAN_PATIENCE);
     limits.allow(Some(DOORMAN_PATIENCE));
-    if let Ok((stream, binding)) = service.parts.acceptor.accept(socket, limits) {
+    if let Ok((stream, binding)) = service.offer.get().acceptor.accept(socket, limits) {
         decline(stream, &binding, refusal);
     }
 }
@@ -72,7 +70,9 @@ pub(super) fn run(visit: &Visit, socket: TcpStream, address: IpAddr, is_passed_o
     }
     let limits = TimeLimits::new(patience);
     limits.allow(Some(patience));
-    let (stream, binding) = match service.parts.acceptor.accept(socket, Arc::clone(&limits)) {
+    // To the end of the session, whatever is offered to others by then.
+    let offer = service.offer.get();
+    let (stream, binding) = match offer.acceptor.accept(socket, Arc::clone(&limits)) {
         Ok(secured) => secured,
         // A balancer that looks whether somebody is there says no more than that.
         Err(_) if is_check => return debug!(session = visit.number, "a balancer's check"),
@@ -89,8 +89,9 @@ pub(super) fn run(visit: &Visit, socket: TcpStream, address: IpAddr, is_passed_o
         info!(session = visit.number, client = %client, reason = %refusal, "refused");
         return decline(stream, &binding, &refusal);
     }
-    let connection = Connection::new(stream, Role::Server);
-    let mut server = match Server::accept_with(connection, |name| service.choose(name), &binding) {
+    let mut connection = Connection::new(stream, Role::Server);
+    connection.meter(service.metrics.byte_meter());
+    let mut server = match Server::accept_with(connection, |name| service.choose(&offer, name), &binding) {
         Ok(server) => server,
         Err(error) => {
             service.metrics.refusals.inc();
@@ -165,6 +166,17 @@ impl Session<'_> {
                     self.probe(down)?;
                     continue;
                 }
+                Request::Room => {
+                    self.answer_about_store(|store, owner| Ok(Reply::Room(store.room(owner)?)))?
+                }
+                Request::List { token } => {
+                    self.answer_about_store(|store, _| Ok(Reply::Listed { ids: store.list(&token)? }))?;
+                }
+                Request::Discard { token } => {
+                    self.answer_about_store(|store, _| {
+                        Ok(Reply::Discarded { count: store.discard(&token)? })
+                    })?;
+                }
                 Request::Bye => return Ok(()),
             }
             idle_since = Instant::now();
@@ -193,7 +205,8 @@ impl Session<'_> {
     fn probe(&mut self, down: u32) -> Result<(), End> {
         self.probes += 1;
         if self.probes > MAX_PROBES {
-            let text = format!("the link may be measured by {MAX_PROBES} messages on one connection; connect again");
+            let text =
+                format!("the link may be measured by {MAX_PROBES} messages on one connection; connect again");
             return Err(End::Refused(Refusal::new(RefusalCode::Limit, text)));
         }
         self.limits.allow(Some(self.visit.service.parts.limits.time_for(down.into())));
@@ -230,7 +243,8 @@ impl Session<'_> {
         self.draw(Quota::Preparations, count)?;
         let plan = Arc::clone(self.server.model().plan());
         let threads = self.visit.service.parts.limits.threads;
-        let one = plan.server_offline_memory(threads) + plan.server_prepared_memory() + plan.server_stored_memory();
+        let one =
+            plan.server_offline_memory(threads) + plan.server_prepared_memory() + plan.server_stored_memory();
         let _turn = self.wait_for_turn(one, 1)?;
         let ids = (0..count).map(|_| fresh_id()).collect::<Result<Vec<_>, _>>()?;
         self.server.reply(&Reply::Accepted { ids: ids.clone() })?;
@@ -317,7 +331,8 @@ impl Session<'_> {
             Some(store) => store.draw(client, quota, count, per_hour).map_err(store_fault)?,
             None => None,
         };
-        let drawn = of_store.unwrap_or_else(|| service.quotas.draw(client, quota, count, per_hour, microseconds_now()));
+        let drawn = of_store
+            .unwrap_or_else(|| service.quotas.draw(client, quota, count, per_hour, microseconds_now()));
         let what = match quota {
             Quota::Preparations => "inferences prepared",
             Quota::Answers => "images answered",
@@ -332,7 +347,9 @@ impl Session<'_> {
                 )
             }
             Drawn::Never => {
-                format!("one client may have {per_hour} {what} in an hour here; ask for fewer than {count} at a time")
+                format!(
+                    "one client may have {per_hour} {what} in an hour here; ask for fewer than {count} at a time"
+                )
             }
         };
         Err(End::Refused(Refusal::new(RefusalCode::Limit, text)))
@@ -365,11 +382,21 @@ impl Session<'_> {
         })
     }
 
+    fn answer_about_store(
+        &mut self,
+        ask: impl FnOnce(&dyn super::stores::Store, &Owner) -> Result<Reply, StoreFault>,
+    ) -> Result<(), End> {
+        let reply = ask(&*self.store()?, &self.owner).map_err(store_fault)?;
+        if let Reply::Discarded { count } = reply {
+            info!(session = self.visit.number, client = %self.owner.client, count, "discarded");
+        }
+        Ok(self.server.reply(&reply)?)
+    }
+
     /// Says the last word, counts and logs.
     fn end(mut self, result: Result<(), End>) {
         let service = &self.visit.service;
         let (session, client) = (self.visit.number, self.owner.client.clone());
-        count_bytes(&service.metrics, self.server.connection().transcript());
         self.limits.allow(Some(DOORMAN_PATIENCE));
         match result {
             Ok(()) => debug!(session, "goodbye"),
@@ -389,14 +416,6 @@ impl Session<'_> {
                 }
             }
         }
-    }
-}
-
-fn count_bytes(metrics: &Metrics, transcript: &Transcript) {
-    for phase in [Phase::SetUp, Phase::Offline, Phase::Online, Phase::Service] {
-        let traffic = transcript.phase(phase);
-        metrics.bytes_received.inc_by(traffic.bytes_up);
-        metrics.bytes_sent.inc_by(traffic.bytes_down);
     }
 }
 

@@ -175,8 +175,39 @@ impl Settings {
             return Err(SettingsError::TooLong { path: path.to_owned(), length });
         }
         let text = fs::read_to_string(path).map_err(failing("read", path))?;
-        toml::from_str(&text)
-            .map_err(|error| SettingsError::Toml { path: path.to_owned(), source: error.into() })
+        let settings: Self = toml::from_str(&text)
+            .map_err(|error| SettingsError::Toml { path: path.to_owned(), source: error.into() })?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    /// Looks for settings under which nobody could be served.
+    ///
+    /// # Errors
+    /// With the first of them.
+    pub fn check(&self) -> Result<(), SettingsError> {
+        let is_zero = |value: Option<u64>| value == Some(0);
+        let zeros = [
+            ("max-clients", is_zero(self.max_clients.map(|count| count as u64)), "no client could connect"),
+            ("max-memory", is_zero(self.max_memory.map(|size| size.0)), "nothing could be computed"),
+            ("max-prepared", is_zero(self.max_prepared.map(u64::from)), "nothing could be prepared"),
+            ("timeout", is_zero(self.timeout), "no client is that fast"),
+            ("idle-timeout", is_zero(self.idle_timeout), "no client is that fast"),
+            (
+                "prepared-ttl",
+                is_zero(self.prepared_ttl),
+                "all would expire at once; `store = \"none\"` keeps none",
+            ),
+            (
+                "prepared-per-client",
+                is_zero(self.prepared_per_client),
+                "nobody could store any; `store = \"none\"` keeps none",
+            ),
+        ];
+        match zeros.into_iter().find(|(_, is_zero, _)| *is_zero) {
+            Some((name, _, why)) => Err(SettingsError::Zero { name, why }),
+            None => Ok(()),
+        }
     }
 
     /// These, and those of a file where these say nothing.
@@ -230,7 +261,8 @@ impl Settings {
     /// What one client may take. Nothing said is the usual limit, 0 is none.
     fn client_limits(&self) -> ClientLimits {
         let usual = ClientLimits::default();
-        let hourly = |told: Option<u32>, usual| told.map_or(usual, |count| Some(count).filter(|count| *count > 0));
+        let hourly =
+            |told: Option<u32>, usual| told.map_or(usual, |count| Some(count).filter(|count| *count > 0));
         ClientLimits {
             connections: match self.client_connections {
                 None => usual.connections,
@@ -323,6 +355,10 @@ impl Settings {
         options.key_file = beside(&key, &options.key_file)?;
         options.witness_file = beside(&self.store_witness, &options.witness_file)?;
         if let Some(place) = &self.store {
+            let is_known = ["postgres://", "postgresql://"].iter().any(|known| place.starts_with(known));
+            if place.contains("://") && !is_known {
+                return Err(SettingsError::UnknownStore { place: place.clone() });
+            }
             options.location = StoreLocation::from(place.as_str());
         }
         options.join = self.store_join;
@@ -434,6 +470,51 @@ mod tests {
         assert_ne!(fingerprint(&apart), fingerprint(&server(1)));
         let named = Settings { store_key: Some("own".into()), ..server(1) };
         assert_eq!(named.store().unwrap().unwrap().key_file, Path::new("own"));
+    }
+
+    #[test]
+    fn a_key_that_others_may_read_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("both.pem");
+        fs::write(&path, inference::connection::Identity::generate().unwrap().to_pem().expose()).unwrap();
+        let settings = Settings { cert: Some(path.clone()), key: Some(path.clone()), ..Settings::default() };
+        let set = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        set(0o644);
+        let error = settings.certificate().err().unwrap().to_string();
+        assert!(error.contains("mode 644") && error.contains("chmod 600"), "{error}");
+        set(0o600);
+        assert!(settings.certificate().is_ok());
+    }
+
+    #[test]
+    fn settings_under_which_nobody_is_served_are_refused_with_words() {
+        let zeros = [
+            "max-clients",
+            "max-memory",
+            "max-prepared",
+            "timeout",
+            "idle-timeout",
+            "prepared-ttl",
+            "prepared-per-client",
+        ];
+        for name in zeros {
+            let settings: Settings = toml::from_str(&format!("{name} = 0")).unwrap();
+            let error = settings.check().unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{name} is 0: ")), "{error}");
+            let settings: Settings = toml::from_str(&format!("{name} = 1")).unwrap();
+            settings.check().unwrap();
+        }
+        let settings: Settings = toml::from_str("weight-memory = 0\ngrace = 0").unwrap();
+        settings.check().unwrap();
+    }
+
+    #[test]
+    fn an_address_of_another_database_is_no_file() {
+        let store = Some("mysql://db.example/sordino".to_owned());
+        let settings = Settings { state: Some("state".into()), store, ..Settings::default() };
+        let error = settings.store().unwrap_err().to_string();
+        assert!(error.contains("mysql://") && error.contains("postgres://"), "{error}");
     }
 
     #[test]

@@ -32,7 +32,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crypto::domain;
 use crypto::random::Seed;
 use crypto::secret::Secret;
-use inference::requests::StoredId;
+use inference::requests::{MAX_COUNT, Room, StoredId};
 use inference::server::{PreparedServer, ServedModel, StoredServer};
 use network::digest::Digest;
 use serde::Deserialize;
@@ -187,9 +187,9 @@ impl PreparedStore {
             let testimony = self.witness.examine(&state, transaction, now)?;
             transaction.remove_expired(now)?;
             let waiting = transaction.usage(None)?.count;
-            let known = self.witness.machine()?.filter(|_| testimony == Testimony::Sound);
+            let has_name = self.witness.machine()?.is_some();
             adoption = Some(match testimony {
-                Testimony::Sound if known.is_some() => Adoption::Known,
+                Testimony::Sound if has_name => Adoption::Known,
                 // A witness of the first format vouches for the database and has no name yet.
                 Testimony::Sound => Adoption::Joins(state, fresh_mark()?),
                 Testimony::Restored if is_new => Adoption::Joins(state, fresh_mark()?),
@@ -362,6 +362,60 @@ impl PreparedStore {
             Ok(())
         })?;
         Ok(usage)
+    }
+
+    /// How many rows of so many bytes one client may still have, before any limit is reached.
+    ///
+    /// # Errors
+    /// When the database fails or an old copy of it was put back.
+    pub fn room(&self, owner: &[u8], bytes: u64) -> Result<Room, StoreError> {
+        let owner = self.owner(owner);
+        let options = &self.options;
+        let mut room = Room { count: 0, stored: 0, bytes, lifetime: options.lifetime.as_secs() };
+        self.guarded(|transaction, _, now| {
+            transaction.remove_expired(now)?;
+            let (own, all) = (transaction.usage(Some(&owner))?, transaction.usage(None)?);
+            let by_bytes = |limit: u64, used: u64| limit.saturating_sub(used) / bytes.max(1);
+            let left = [
+                options.per_client.saturating_sub(own.count),
+                by_bytes(options.per_client_bytes, own.bytes),
+                options.total.saturating_sub(all.count),
+                by_bytes(options.total_bytes, all.bytes),
+            ];
+            room.count = left.into_iter().fold(u64::MAX, u64::min);
+            room.stored = own.count;
+            Ok(())
+        })?;
+        Ok(room)
+    }
+
+    /// The names of what is kept for the client that presents this token, of all models; as many as a reply can name.
+    ///
+    /// # Errors
+    /// When the database fails or an old copy of it was put back.
+    pub fn list(&self, token: &ClientToken) -> Result<Vec<StoredId>, StoreError> {
+        let token = self.token(&token.hash());
+        let mut names = Vec::new();
+        self.guarded(|transaction, _, now| {
+            names = transaction.names_of(&token, now, MAX_COUNT)?;
+            Ok(())
+        })?;
+        Ok(names.into_iter().map(StoredId).collect())
+    }
+
+    /// Drops what is kept for the client that presents this token, of all models. Nothing is spent by it: nobody used
+    /// these, and who had a copy of the client's half could use each once at most if an old database came back.
+    ///
+    /// # Errors
+    /// When the database fails or an old copy of it was put back.
+    pub fn discard(&self, token: &ClientToken) -> Result<u64, StoreError> {
+        let token = self.token(&token.hash());
+        let mut count = 0;
+        self.guarded(|transaction, _, _| {
+            count = transaction.remove_of(&token)?;
+            Ok(())
+        })?;
+        Ok(count)
     }
 
     /// A transaction on a database that the witness vouches for.

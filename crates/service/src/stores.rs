@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use crypto::secret::Secret;
-use inference::connection::refusal::Refusal;
-use inference::requests::StoredId;
+use inference::connection::refusal::{Refusal, RefusalCode};
+use inference::requests::{Room, StoredId};
 use inference::server::{PreparedServer, ServedModel};
 use inference::setup::messages::ModelName;
 
@@ -95,6 +95,35 @@ pub trait Store: Send + Sync {
         let _ = (client, quota, count, per_hour);
         Ok(None)
     }
+
+    /// How much it would store for this client now.
+    ///
+    /// # Errors
+    /// When the store fails, or cannot say.
+    fn room(&self, _owner: &Owner) -> Result<Room, StoreFault> {
+        Err(cannot_say())
+    }
+
+    /// What it stores for who shows this token, of all models, and as many as a reply can name.
+    ///
+    /// # Errors
+    /// When the store fails, or cannot say.
+    fn list(&self, _token: &Secret<[u8; 32]>) -> Result<Vec<StoredId>, StoreFault> {
+        Err(cannot_say())
+    }
+
+    /// Drops all that it stores for who shows this token, of all models; says how many they were.
+    ///
+    /// # Errors
+    /// When the store fails, or cannot do so.
+    fn discard(&self, _token: &Secret<[u8; 32]>) -> Result<u64, StoreFault> {
+        Err(cannot_say())
+    }
+}
+
+fn cannot_say() -> StoreFault {
+    let text = "this server's store neither lists nor discards; what is in it goes when it expires";
+    StoreFault::Refused(Refusal::new(RefusalCode::NotStored, text))
 }
 
 /// Why something is not stored or not given back.
@@ -118,6 +147,9 @@ mod tests {
         assert_eq!(name("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
         assert_eq!(name("2001:db8:1:2::"), name("2001:db8:1:2:ffff::1"));
         assert_ne!(name("2001:db8:1:3::"), name("2001:db8:1:2::"));
-        assert_eq!((name("192.0.2.1"), name("::ffff:192.0.2.1")), ("192.0.2.1".to_owned(), "192.0.2.1".to_owned()));
+        assert_eq!(
+            (name("192.0.2.1"), name("::ffff:192.0.2.1")),
+            ("192.0.2.1".to_owned(), "192.0.2.1".to_owned())
+        );
     }
 }

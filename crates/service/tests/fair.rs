@@ -26,7 +26,7 @@ use sordino_service::limits::ClientMemory;
 use sordino_service::store::{PreparedStore, StoreOptions};
 use sordino_service::{ClientLimits, Limits, ServiceParts};
 
-use support::{Running, classify_exactly, limits, tiny_model};
+use support::{Running, classify_rightly, limits, tiny_model};
 
 /// The sentence of a limit, with all of these words in it.
 fn assert_limit(error: &InferenceError, words: &[&str]) {
@@ -74,7 +74,7 @@ fn hourly_quotas_hold_across_connections_and_restarts_and_say_when_to_come_again
     };
     let first = serve();
     let mut client = first.connect().unwrap();
-    classify_exactly(&mut client, &model, &image);
+    classify_rightly(&mut client, &model, &image);
     client.prepare(2).unwrap();
     let error = client.prepare(2).unwrap_err();
     assert_limit(&inner(error), &["4 inferences prepared in an hour", "2 more are possible in", "seconds"]);
@@ -84,10 +84,11 @@ fn hourly_quotas_hold_across_connections_and_restarts_and_say_when_to_come_again
     let error = second.connect().unwrap().prepare(2).unwrap_err();
     assert_limit(&inner(error), &["4 inferences prepared in an hour"]);
     let mut client = second.connect().unwrap();
-    classify_exactly(&mut client, &model, &image);
+    classify_rightly(&mut client, &model, &image);
     assert_eq!(second.service.metrics().prepared.get(), 1, "what was refused was not counted");
     let mut client = second.connect().unwrap();
-    let error = client.session_mut().request(&Request::Prepare { count: 5, store: None }, |_| {}).unwrap_err();
+    let error =
+        client.session_mut().request(&Request::Prepare { count: 5, store: None }, |_| {}).unwrap_err();
     assert_limit(&error, &["4 inferences prepared in an hour", "fewer than 5"]);
 }
 
@@ -97,14 +98,18 @@ fn answers_are_counted_before_anything_is_spent() {
     let model = tiny_model(1);
     let per_client = ClientLimits { answers: Some(1), ..ClientLimits::default() };
     let store = Arc::new(PreparedStore::open(StoreOptions::in_folder(folder.path())).unwrap());
-    let server = Running::start_with(&[("tiny", &model)], with(per_client), Reveal::Logits, Some(store.clone()));
+    let server =
+        Running::start_with(&[("tiny", &model)], with(per_client), Reveal::Logits, Some(store.clone()));
     let mut client = server.connect().unwrap();
     let session = client.session_mut();
     let hash = *blake3::hash(&[7; 32]).as_bytes();
     let ids = session.request(&Request::Prepare { count: 2, store: Some(hash) }, |_| {}).unwrap();
     let mut prepared = vec![session.prepare().unwrap(), session.prepare().unwrap()];
     session.await_stored().unwrap();
-    let ask = |ids: &[_]| Request::ClassifyStored { token: crypto::secret::Secret::new([7; 32]), ids: ids.to_vec() };
+    let ask = |ids: &[_]| Request::ClassifyStored {
+        token: crypto::secret::Secret::new([7; 32]),
+        ids: ids.to_vec(),
+    };
     session.request(&ask(&ids[..1]), |_| {}).unwrap();
     session.classify(prepared.remove(0), &Image::random(model.outline().input, 1)).unwrap();
     let error = session.request(&ask(&ids[1..]), |_| {}).unwrap_err();
@@ -122,7 +127,8 @@ fn a_batch_takes_memory_for_each_of_its_images() {
     let most = one.max(2 * online);
     let per_client = ClientLimits { memory: ClientMemory::AtMost(most), ..ClientLimits::default() };
     let store = Arc::new(PreparedStore::open(StoreOptions::in_folder(folder.path())).unwrap());
-    let server = Running::start_with(&[("tiny", &model)], with(per_client), Reveal::Logits, Some(store.clone()));
+    let server =
+        Running::start_with(&[("tiny", &model)], with(per_client), Reveal::Logits, Some(store.clone()));
     let too_many = most / online + 1;
     let mut client = server.connect().unwrap();
     let hash = *blake3::hash(&[7; 32]).as_bytes();
@@ -220,7 +226,10 @@ fn behind(proxies: &[&str], per_client: ClientLimits) -> Running {
     let served = ServedModel::new(&tiny_model(1), Reveal::Logits, WeightMemory::Everything).unwrap();
     let models = BTreeMap::from([(ModelName::new("tiny").unwrap(), Arc::new(served))]);
     let proxies = proxies.iter().map(|proxy| proxy.parse().unwrap()).collect();
-    Running::run_parts(ServiceParts { models, acceptor, limits: with(per_client), store: None, proxies }, fingerprint)
+    Running::run_parts(
+        ServiceParts { models, acceptor, limits: with(per_client), store: None, proxies },
+        fingerprint,
+    )
 }
 
 /// A balancer that says these bytes first, for every connection.
@@ -257,7 +266,7 @@ fn limits_are_those_of_the_client_behind_a_balancer() {
     let mut first = through(one).unwrap();
     let second = through(other).unwrap();
     assert_limit(&inner(through(one).err().unwrap()), &["1 connections"]);
-    classify_exactly(&mut first, &tiny_model(1), &Image::random(tiny_model(1).outline().input, 1));
+    classify_rightly(&mut first, &tiny_model(1), &Image::random(tiny_model(1).outline().input, 1));
     drop((first, second));
     server.wait_until(|service| service.metrics().clients.get() == 0);
     // A balancer's own look is no failure; no header, or another, is one.
@@ -269,7 +278,10 @@ fn limits_are_those_of_the_client_behind_a_balancer() {
     assert_eq!(server.service.metrics().failures.get(), before);
     assert!(server.connect().is_err(), "no header");
     server.wait_until(|service| service.metrics().failures.get() == before + 1);
-    assert!(through(balancer(server.address, header([192, 0, 2, 3])[..20].to_vec())).is_err(), "half a header");
+    assert!(
+        through(balancer(server.address, header([192, 0, 2, 3])[..20].to_vec())).is_err(),
+        "half a header"
+    );
 }
 
 #[test]

@@ -232,3 +232,57 @@ fn a_ready_client_prepares_while_nobody_asks() {
     wait();
     ready.finish().unwrap();
 }
+
+#[test]
+fn a_client_hears_of_its_room_and_discards_what_is_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = tiny_model(1);
+    let server = serve(&model, folder.path());
+    let [mine, others] = ["mine", "others"].map(|name| folder.path().join(name));
+    let room = |client: &mut PrivateClient| {
+        let room = client.room().unwrap();
+        assert!(room.bytes > 0 && room.lifetime == 24 * 3600);
+        (room.count, room.stored)
+    };
+    assert_eq!(room(&mut server.connect().unwrap()), (3, 0));
+    prepare(&mut server.connect().unwrap(), &mine, 2).unwrap();
+    prepare(&mut server.connect().unwrap(), &others, 1).unwrap();
+    let mut client = server.connect().unwrap();
+    assert_eq!(room(&mut client), (0, 3));
+    let mut mine = PreparedFile::open(&mine, key()).unwrap();
+    let others = PreparedFile::open(&others, key()).unwrap();
+    let names =
+        |file: &PreparedFile| file.entries().unwrap().iter().map(|entry| entry.id).collect::<Vec<_>>();
+    let mut listed = client.list_stored(&mine).unwrap();
+    let mut held = names(&mine);
+    listed.sort();
+    held.sort();
+    assert_eq!(listed, held);
+
+    // A token that nobody has reaches nothing; ours reaches ours.
+    let session = client.session_mut();
+    assert_eq!(session.discard_stored(Secret::new([9; 32])).unwrap(), 0);
+    assert_eq!(session.list_stored(Secret::new([9; 32])).unwrap(), []);
+    assert_eq!(client.discard_stored(&mine).unwrap(), 2);
+    assert_eq!(client.discard_stored(&mine).unwrap(), 0);
+    assert_eq!(client.list_stored(&others).unwrap(), names(&others));
+    assert_eq!(room(&mut client), (2, 1));
+    let image = Image::random(model.outline().input, 1);
+    let error = client.classify_from(&mut mine, std::slice::from_ref(&image)).unwrap_err();
+    assert_eq!(refusal_of(error), RefusalCode::Spent);
+    others.remove().unwrap();
+    assert!(!folder.path().join("others").exists());
+}
+
+/// Another model under the same name does not keep a client from being rid of what it prepared for the old one.
+#[test]
+fn what_was_prepared_for_a_replaced_model_can_be_discarded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("file");
+    let first = serve(&tiny_model(1), folder.path());
+    prepare(&mut first.connect().unwrap(), &path, 2).unwrap();
+    assert!(first.service.close(first.address, Duration::from_secs(10)));
+    let second = serve(&tiny_model(2), folder.path());
+    let file = PreparedFile::open(&path, key()).unwrap();
+    assert_eq!(second.connect().unwrap().discard_stored(&file).unwrap(), 2);
+}

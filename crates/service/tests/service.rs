@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::num::NonZeroUsize;
@@ -16,12 +16,14 @@ use client::{ClientError, PrivateClient};
 use crypto::secret::Secret;
 use inference::InferenceError;
 use inference::connection::refusal::{Refusal, RefusalCode};
+use inference::connection::{Identity, TlsAcceptor};
 use inference::plan::Reveal;
 use inference::requests::{Request, StoredId};
-use inference::server::PreparedServer;
+use inference::server::{PreparedServer, ServedModel, WeightMemory};
 use inference::setup::messages::ModelName;
+use inference::transcript::Phase;
 use network::image::Image;
-use sordino_service::{Limits, Owner, Store, StoreFault};
+use sordino_service::{Limits, Owner, Service, ServiceParts, Store, StoreFault};
 
 use support::{Running, classify_rightly, limits, tiny_model};
 
@@ -182,13 +184,24 @@ fn clients_beyond_the_limits_hear_which_limit_it_was() {
 #[test]
 fn a_service_without_memory_for_its_models_does_not_start_and_none_is_given_beyond_the_limit() {
     let model = tiny_model(1);
-    let needed = |service: &Running| service.service.now().memory;
-    let standing = needed(&Running::start(&[("tiny", &model)], limits()));
-    let server = Running::start(&[("tiny", &model)], Limits { memory: standing, ..limits() });
+    let served = Arc::new(ServedModel::new(&model, Reveal::Logits, WeightMemory::Everything).unwrap());
+    let memory = Service::memory_for(std::iter::once(served.plan().as_ref()), &limits());
+    let parts = |memory| ServiceParts {
+        models: BTreeMap::from([(ModelName::new("tiny").unwrap(), Arc::clone(&served))]),
+        acceptor: TlsAcceptor::new(Identity::generate().unwrap().into_key(), None).unwrap(),
+        limits: Limits { memory, ..limits() },
+        store: None,
+        proxies: Vec::new(),
+    };
+    let error = Service::new(parts(memory - 1)).err().unwrap();
+    assert!(error.to_string().contains("--max-memory"), "{error}");
+    assert!(Service::new(parts(memory)).is_ok());
+    let server = Running::start(&[("tiny", &model)], Limits { memory, ..limits() });
+    let standing = server.service.now().memory;
     let error = server.connect().unwrap().prepare(1).err().unwrap();
     assert_eq!(code(&error), Some(RefusalCode::Limit), "{error}");
     assert!(error.to_string().contains("no memory left"), "{error}");
-    assert_eq!(needed(&server), standing);
+    assert_eq!(server.service.now().memory, standing);
 }
 
 #[test]
@@ -212,6 +225,76 @@ fn the_end_lets_running_inferences_finish_and_sends_the_others_home() {
     drop((idle, busy));
     assert!(closing.join().unwrap(), "everybody is gone");
     assert!(server.connect().is_err());
+}
+
+/// A long session is seen while it lasts.
+#[test]
+fn bytes_are_counted_while_they_cross() {
+    let model = tiny_model(1);
+    let server = Running::start(&[("tiny", &model)], limits());
+    let metrics = server.service.metrics();
+    let mut client = server.connect().unwrap();
+    let mut seen = 0;
+    for number in 0..2 {
+        classify_rightly(&mut client, &model, &Image::random(model.outline().input, number));
+        server.wait_until(|service| service.metrics().classified.get() == number + 1);
+        let transcript = client.session_mut().connection().transcript();
+        let phases = [Phase::SetUp, Phase::Offline, Phase::Online, Phase::Service]
+            .map(|phase| transcript.phase(phase));
+        let (up, down) = phases
+            .iter()
+            .fold((0, 0), |(up, down), traffic| (up + traffic.bytes_up, down + traffic.bytes_down));
+        assert_eq!((metrics.bytes_received.get(), metrics.bytes_sent.get()), (up, down));
+        assert!(up > seen);
+        seen = up;
+    }
+    assert_eq!(metrics.clients.get(), 1);
+}
+
+/// Sessions keep the model they began with, and its memory is taken until the last of them ends.
+#[test]
+fn new_clients_get_new_models_and_old_weights_go_with_their_last_session() {
+    let [old, new] = [tiny_model(1), tiny_model(2)];
+    let serve = |model| Arc::new(ServedModel::new(model, Reveal::Logits, WeightMemory::Everything).unwrap());
+    let named =
+        |served: &Arc<ServedModel>| BTreeMap::from([(ModelName::new("tiny").unwrap(), Arc::clone(served))]);
+    let identity = Identity::generate().unwrap();
+    let pem = identity.to_pem();
+    let acceptor = || {
+        let own = Identity::from_pem(pem.expose().as_bytes()).unwrap();
+        TlsAcceptor::new(own.into_key(), None).unwrap()
+    };
+    let fingerprint = identity.fingerprint();
+    let start = |limits| {
+        Running::start_secured(&[("tiny", &old)], limits, Reveal::Logits, None, acceptor(), fingerprint)
+    };
+    let server = start(limits());
+    let standing = server.service.now().memory;
+    let image = Image::random(old.outline().input, 1);
+    let mut early = server.connect().unwrap();
+    let served = serve(&new);
+    server.service.reload(named(&served), acceptor()).unwrap();
+    let before = serve(&old);
+    let weights = |served: &ServedModel| served.plan().memory().server_weights;
+    let each = |served: &ServedModel| served.plan().server_memory();
+    // Running inferences take as much as those of the largest model so far.
+    let running = limits().running.get() as u64 * each(&served).saturating_sub(each(&before));
+    let both = standing + running + weights(&served);
+    assert_eq!(server.service.now().memory, both, "both are held");
+    // The same once more takes nothing more.
+    server.service.reload(named(&served), acceptor()).unwrap();
+    assert_eq!(server.service.now().memory, both);
+    classify_rightly(&mut early, &old, &image);
+    classify_rightly(&mut server.connect().unwrap(), &new, &image);
+    drop(early);
+    server.wait_until(|service| service.metrics().clients.get() == 0);
+    server.wait_until(|service| service.now().memory == both - weights(&before));
+
+    // Where there is no room for both, nothing changes.
+    let server = start(Limits { memory: standing, ..limits() });
+    let error = server.service.reload(named(&serve(&new)), acceptor()).unwrap_err();
+    assert!(error.to_string().contains("--max-memory"), "{error}");
+    assert_eq!(server.service.now().memory, standing);
 }
 
 #[test]

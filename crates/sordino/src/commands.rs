@@ -19,10 +19,13 @@ mod model;
 mod optimize;
 mod pareto;
 mod prepare;
+mod prepared;
 mod progress;
+mod reach;
 mod reduce;
 mod report;
 mod reproduce;
+mod servant;
 mod serve;
 mod sweep;
 mod train;
@@ -82,6 +85,8 @@ enum Verb {
     Serve(Box<serve::Arguments>),
     /// Do the offline work of images that do not exist yet, into a file.
     Prepare(Box<prepare::Arguments>),
+    /// List or discard what was prepared.
+    Prepared(prepared::Arguments),
     /// Ask a server about images it never sees.
     Classify(Box<classify::Arguments>),
     /// Measure private inference, both parties on this machine.
@@ -126,6 +131,7 @@ impl CommandLine {
             Verb::Verify(arguments) => verify::run(&arguments, out),
             Verb::Serve(arguments) => serve::run(&arguments, out),
             Verb::Prepare(arguments) => prepare::run(&arguments, out),
+            Verb::Prepared(arguments) => prepared::run(&arguments, out),
             Verb::Classify(arguments) => classify::run(&arguments, out),
             Verb::Bench(arguments) => bench::run(&arguments, out),
             Verb::Doctor(arguments) => doctor::run(&arguments, out),

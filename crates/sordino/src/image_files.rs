@@ -121,6 +121,9 @@ pub fn decode_image(bytes: &[u8], input: Shape) -> Result<Image, ImageFault> {
 }
 
 fn decode(bytes: &[u8]) -> Result<DynamicImage, ImageFault> {
+    if is_cut_jpeg(bytes) {
+        return Err(ImageFault::Cut);
+    }
     let reader = || ImageReader::new(Cursor::new(bytes)).with_guessed_format();
     let (width, height) = reader()?.into_dimensions()?;
     if width.max(height) > MAX_SIDE || u64::from(width) * u64::from(height) > MAX_PIXELS {
@@ -140,6 +143,15 @@ fn decode(bytes: &[u8]) -> Result<DynamicImage, ImageFault> {
     let mut decoded = DynamicImage::from_decoder(decoder)?;
     decoded.apply_orientation(orientation);
     Ok(decoded)
+}
+
+/// Whether a JPEG ends before its picture does: decoders fill the rest with gray. Between the last start of a scan and the
+/// end of the picture neither marker occurs.
+fn is_cut_jpeg(bytes: &[u8]) -> bool {
+    const START_OF_SCAN: [u8; 2] = [0xff, 0xda];
+    const END_OF_IMAGE: [u8; 2] = [0xff, 0xd9];
+    let last = |marker: [u8; 2]| bytes.windows(2).rposition(|pair| pair == marker);
+    bytes.starts_with(&[0xff, 0xd8]) && last(END_OF_IMAGE) < last(START_OF_SCAN)
 }
 
 /// The largest centre with the aspect of the input, at the size of the input.
@@ -228,6 +240,9 @@ pub enum ImageFault {
         /// As its header states.
         height: u32,
     },
+    /// A JPEG without its end.
+    #[error("the JPEG ends before its picture does; copy it again")]
+    Cut,
     /// Another kind of file, or a damaged one.
     #[error("expected a whole PNG, JPEG or WebP image; convert or copy it again")]
     Decode(#[from] image::ImageError),

@@ -4,16 +4,19 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
+use sordino::client::ClientError;
 use sordino::commands::{Answer, CommandLine};
+use sordino::inference::InferenceError;
 
 fn main() -> ExitCode {
     let command_line = CommandLine::parse();
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = io::BufWriter::new(Output { stdout: io::stdout().lock(), is_closed: false });
     let result = command_line.run(&mut out).and_then(|answer| Ok(out.flush().map(|()| answer)?));
     match result {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
-        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        // The reader of our output went away, as `head` does: no error of ours.
+        Err(error) if out.get_ref().is_closed && !is_of_peer(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let mut stderr = io::stderr().lock();
             // Nothing can be done when even stderr is closed.
@@ -38,9 +41,33 @@ fn printable(message: &str) -> String {
         .collect()
 }
 
-/// The reader of our output went away, as `head` does: no error of ours.
-fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
-    })
+/// Whether it was the other party, or the way to it, that failed, whatever became of our output.
+fn is_of_peer(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<ClientError>() || cause.is::<InferenceError>())
+}
+
+/// Standard output, which remembers that its reader went away. A peer that goes away breaks a pipe, too; only this one's
+/// end is no error.
+struct Output<W> {
+    stdout: W,
+    is_closed: bool,
+}
+
+impl<W: Write> Output<W> {
+    fn noted<R>(&mut self, result: io::Result<R>) -> io::Result<R> {
+        self.is_closed |= matches!(&result, Err(error) if error.kind() == io::ErrorKind::BrokenPipe);
+        result
+    }
+}
+
+impl<W: Write> Write for Output<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let result = self.stdout.write(bytes);
+        self.noted(result)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let result = self.stdout.flush();
+        self.noted(result)
+    }
 }

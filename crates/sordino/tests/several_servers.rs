@@ -150,13 +150,16 @@ fn what_one_server_prepared_another_one_finishes() {
             let (first, second) = (fleet.start("first", &[]), fleet.start("second", &[]));
             assert_eq!(first.fingerprint == second.fingerprint, flag == "--cluster-key");
             let file = fleet.prepare(&first, "one");
-            let copy = fleet.folder.path("copy");
-            std::fs::copy(&file, &copy).unwrap();
+            // Who is refused destroys its copy.
+            let copies = ["copy", "another"].map(|name| fleet.folder.path(name));
+            for copy in &copies {
+                std::fs::copy(&file, copy).unwrap();
+            }
             drop(first);
             fleet.expect_answer(&second, &file);
-            fleet.expect_spent(&second, &copy);
+            fleet.expect_spent(&second, &copies[0]);
             // The first one comes back and knows it, too.
-            fleet.expect_spent(&fleet.start("first", &[]), &fleet.folder.path("copy"));
+            fleet.expect_spent(&fleet.start("first", &[]), &copies[1]);
         }
     }
 }

@@ -203,6 +203,58 @@ mod with_the_trainer {
         assert!(text.contains("shared signs cannot be frozen yet"), "{text}");
     }
 
+    /// Two students of one teacher, with other networks, rates, losses and averages: their bits are those of lonely runs.
+    #[test]
+    fn recipes_trained_together_become_what_they_become_alone() {
+        let scratch = Scratch::new("together");
+        let teacher = scratch.write("teacher.toml", &SHORT.replace("epochs = 4", "epochs = 1"));
+        train(&teacher, &scratch.at("teacher"), &[]);
+        let taught = format!(
+            "{SHORT}[teacher]\ncheckpoint = \"{}\"\n[training.loss.distillation]\n",
+            scratch.at("teacher")
+        );
+        let one = format!("{taught}kind = \"kd\"\n");
+        let other = format!("{taught}kind = \"dkd\"\nbeta = 2.0\nwarm_up_epochs = 2.0\n")
+            .replace("ema = 0.9\n", "")
+            .replace("nesterov = true", "weight_decay = 1e-3")
+            .replace("\"hrn-2x5x3x:m=2\"\nthin = [1, 2]", "\"signet:signs=0+2+4,stream=4+8+8,depths=1+1+1\"");
+        let (one, other) = (scratch.write("one.toml", &one), scratch.write("other.toml", &other));
+        train(&one, &scratch.at("alone/one"), &[]);
+        train(&other, &scratch.at("alone/other"), &[]);
+        let together = train(&one, &scratch.at("together"), &[&other]);
+        assert_eq!(together.as_array().map(Vec::len), Some(2));
+        for name in ["one", "other"] {
+            let load =
+                |folder: &str| Checkpoint::load(&scratch.0.join(folder).join(name), Part::All).unwrap();
+            let (alone, together) = (load("alone"), load("together"));
+            assert_eq!(alone.weights, together.weights, "{name}");
+            assert_eq!(alone.optimizer, together.optimizer, "{name}");
+            assert_eq!(alone.state, together.state, "{name}");
+        }
+        let text = std::fs::read_to_string(&one).unwrap();
+        let larger = scratch.write("larger.toml", &text.replace("batch = 32", "batch = 48"));
+        let text = refusal(&["train", &one, &larger, "--out", &scratch.at("apart"), "--device", "cpu"]);
+        assert!(text.contains("differ in training.batch"), "{text}");
+        let text = refusal(&["train", &one, &one, "--out", &scratch.at("apart"), "--device", "cpu"]);
+        assert!(text.contains("two recipes would write to"), "{text}");
+    }
+
+    /// One network learns so fast that its loss is no number any more; the other learns on.
+    #[test]
+    fn a_run_that_fails_does_not_end_those_beside_it() {
+        let scratch = Scratch::new("beside");
+        let plain = SHORT.replace("ema = 0.9\n", "");
+        let fast = format!("{plain}schedule = {{ kind = \"constant\", learning_rate = 100.0 }}\n")
+            .replace("nesterov = true", "weight_decay = 1.0");
+        let (good, fast) = (scratch.write("good.toml", &plain), scratch.write("fast.toml", &fast));
+        let out = scratch.at("out");
+        let output = sordino(&["train", &fast, &good, "--out", &out, "--device", "cpu", "--threads", "1"]);
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains("fast: failed:") && text.contains("1 of 2 runs failed"), "{text}");
+        assert_eq!(Checkpoint::load(&scratch.0.join("out/good"), Part::Weights).unwrap().state.epoch, 4);
+    }
+
     #[test]
     fn bad_input_is_refused_and_leaves_nothing() {
         let scratch = Scratch::new("bad");

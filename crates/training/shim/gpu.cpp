@@ -1,4 +1,5 @@
-// What the trainer needs of libtorch on a GPU and `tch` does not reach: CUDA graphs, and optimizer steps as one kernel.
+// What the trainer needs of libtorch on a GPU and `tch` does not reach: CUDA graphs, queues side by side, and optimizer
+// steps as one kernel.
 //
 // A shared object of its own, because it needs libtorch's CUDA half, which machines without a GPU do not have. It is
 // carried inside the binary and loaded where a GPU is. Every function answers a null pointer, or a message the caller
@@ -8,6 +9,7 @@
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 
@@ -37,6 +39,14 @@ struct Graph {
     }
     c10::cuda::device_synchronize();
   }
+};
+
+// A queue beside the thread's own. It begins after what the thread's queue holds, and the thread's queue waits for it
+// only when the two are joined. Inside a recording it becomes a branch of the graph.
+struct Lane {
+  c10::cuda::CUDAStream stream = c10::cuda::getStreamFromPool(/*isHighPriority=*/false);
+  std::optional<c10::cuda::CUDAStream> previous;
+  c10::cuda::CUDAEvent begins, ends;
 };
 
 template <typename Work>
@@ -103,6 +113,42 @@ char *sordino_graph_end(Graph *graph) {
 
 char *sordino_graph_replay(Graph *graph) {
   return guarded([&] { graph->graph.replay(); });
+}
+
+char *sordino_lane_new(Lane **made) {
+  return guarded([&] { *made = new Lane(); });
+}
+
+void sordino_lane_delete(Lane *lane) {
+  free(guarded([&] { delete lane; }));
+}
+
+// What the calling thread gives to the GPU goes to the lane from here on.
+char *sordino_lane_enter(Lane *lane) {
+  return guarded([&] {
+    lane->previous = c10::cuda::getCurrentCUDAStream();
+    lane->begins.record(*lane->previous);
+    lane->begins.block(lane->stream);
+    c10::cuda::setCurrentCUDAStream(lane->stream);
+  });
+}
+
+// And from here on to the queue it went to before.
+char *sordino_lane_leave(Lane *lane) {
+  return guarded([&] {
+    if (lane->previous) {
+      c10::cuda::setCurrentCUDAStream(*lane->previous);
+      lane->previous.reset();
+    }
+  });
+}
+
+// The thread's queue waits for the lane.
+char *sordino_lane_join(Lane *lane) {
+  return guarded([&] {
+    lane->ends.record(lane->stream);
+    lane->ends.block(c10::cuda::getCurrentCUDAStream());
+  });
 }
 
 char *sordino_sgd(at::Tensor *weights, at::Tensor *gradient, at::Tensor *velocity, at::Tensor *rate, double decay,

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! host, once per epoch    order, crops, flips, mixtures, rates  ──> tables on the device
-//! device, every step      row of the tables ─> batch ─> teacher, student ─> loss ─> gradient ─> optimizer ─> counter
+//! device, every step      row of the tables ─> batch ─> teacher ─> student ─> loss ─> gradient ─> optimizer ─> counter
+//!                                                             └──> other students of the same batch and teacher, beside it
 //! host, once per epoch    <── summed loss and right answers
 //! ```
 //!
@@ -28,7 +29,9 @@ use recipes::recipe::{Augmentation, Distillation};
 use crate::assemble::TrainableNetwork;
 use crate::augment::Draws;
 use crate::distill::Losses;
-use crate::tensor::{CapturedStep, Device, GraphError, Kind, Phase, Tensor, TensorError, guarded, no_grad};
+use crate::tensor::{
+    CapturedStep, Device, GraphError, Kind, Lane, Phase, Tensor, TensorError, guarded, no_grad,
+};
 
 use optimizer::Memory;
 use tables::Tables;
@@ -139,8 +142,18 @@ pub(crate) struct Learner {
     /// Summed loss and right answers.
     totals: Tensor,
     recorded: Recorded,
+    /// Those that learn from the same batches and teacher.
+    fellows: Vec<Fellow>,
+    /// Whether a step was made. In the first one nothing runs side by side: libraries time their algorithms in it.
+    is_settled: bool,
     /// A batch that is used again and again instead of the tables', for measuring the step alone.
     fixed_batch: Option<(Tensor, Tensor)>,
+}
+
+/// A learner without a teacher of its own, and where it runs.
+struct Fellow {
+    learner: Learner,
+    lane: Lane,
 }
 
 enum Recorded {
@@ -161,7 +174,31 @@ impl Learner {
         options: LearnOptions,
         images: DeviceImages,
     ) -> Result<Self, LearnError> {
-        check_fit(&network, teacher.as_ref(), &options, &images)?;
+        let has_teacher = teacher.is_some();
+        Self::place(network, teacher, has_teacher, options, images)
+    }
+
+    /// One that learns along with others, from their teacher; it does so once it was taken along.
+    ///
+    /// # Errors
+    /// As for [`Self::new`].
+    pub(crate) fn fellow(
+        network: TrainableNetwork,
+        options: LearnOptions,
+        images: DeviceImages,
+    ) -> Result<Self, LearnError> {
+        let has_teacher = options.losses.distillation.is_some();
+        Self::place(network, None, has_teacher, options, images)
+    }
+
+    fn place(
+        network: TrainableNetwork,
+        teacher: Option<TrainableNetwork>,
+        has_teacher: bool,
+        options: LearnOptions,
+        images: DeviceImages,
+    ) -> Result<Self, LearnError> {
+        check_fit(&network, teacher.as_ref(), has_teacher, &options, &images)?;
         let device = network.device();
         let recorded = match (device, options.graph) {
             (Device::Cuda, GraphUse::Auto) => Recorded::NotYet,
@@ -193,8 +230,40 @@ impl Learner {
             tables,
             totals,
             recorded,
+            fellows: Vec::new(),
+            is_settled: false,
             fixed_batch: None,
         })
+    }
+
+    /// Takes others along: a batch, and what the teacher says of it, is then made once for all. Each of them learns what
+    /// it would learn alone.
+    ///
+    /// # Errors
+    /// When they would not see the same batches, or the device refuses.
+    pub(crate) fn take_along(&mut self, others: Vec<Self>) -> Result<(), LearnError> {
+        let seen = |learner: &Self| {
+            let LearnOptions { seed, batch, augmentation, .. } = learner.options;
+            (seed, batch, augmentation, learner.images.len(), learner.options.losses.distillation.is_some())
+        };
+        for learner in others {
+            if seen(&learner) != seen(self) || !learner.fellows.is_empty() {
+                return Err(LearnError::Apart);
+            }
+            self.fellows.push(Fellow { lane: Lane::new(self.network.device())?, learner });
+        }
+        Ok(())
+    }
+
+    /// One of all that learn together: this one, then those it took along.
+    ///
+    /// # Panics
+    /// Beyond the last.
+    pub(crate) fn member(&mut self, index: usize) -> &mut Self {
+        match index.checked_sub(1) {
+            None => self,
+            Some(index) => &mut self.fellows[index].learner,
+        }
     }
 
     /// Whole batches in an epoch. The images beyond the last one are left out, others in each epoch.
@@ -245,6 +314,37 @@ impl Learner {
     ) -> Result<EpochFigures, LearnError> {
         let began = Instant::now();
         guarded(|| self.begin_epoch(epoch, rates))?;
+        let steps = self.steps(look)?;
+        self.figures(epoch, steps, began)
+    }
+
+    /// The same for all that learn together, each with its own rates and its own figures. One whose loss is no number any
+    /// more does not keep the others from learning.
+    ///
+    /// # Errors
+    /// When the device runs out of memory.
+    pub(crate) fn run_epoch_together(
+        &mut self,
+        epoch: u64,
+        rates: &[&dyn Fn(u64) -> StepRates],
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Vec<Result<EpochFigures, LearnError>>, LearnError> {
+        let began = Instant::now();
+        for (index, rates) in rates.iter().enumerate() {
+            guarded(|| self.member(index).begin_epoch(epoch, rates))?;
+        }
+        let steps = self.steps(&mut |_, done| {
+            progress(done);
+            ControlFlow::Continue(())
+        })?;
+        Ok((0..rates.len()).map(|index| self.member(index).figures(epoch, steps, began)).collect())
+    }
+
+    /// The steps of an epoch, or those until somebody has seen enough; how many they were.
+    fn steps(
+        &mut self,
+        look: &mut dyn FnMut(&TrainableNetwork, u64) -> ControlFlow<()>,
+    ) -> Result<u64, LearnError> {
         self.record()?;
         let mut steps = 0;
         while steps < self.steps_per_epoch() {
@@ -254,6 +354,10 @@ impl Learner {
                 break;
             }
         }
+        Ok(steps)
+    }
+
+    fn figures(&self, epoch: u64, steps: u64, began: Instant) -> Result<EpochFigures, LearnError> {
         let totals = guarded(|| crate::tensor::to_floats(&self.totals))?;
         let figures = EpochFigures {
             loss: f64::from(totals[0]) / steps as f64,
@@ -319,12 +423,13 @@ impl Learner {
 fn check_fit(
     network: &TrainableNetwork,
     teacher: Option<&TrainableNetwork>,
+    has_teacher: bool,
     options: &LearnOptions,
     images: &DeviceImages,
 ) -> Result<(), LearnError> {
     images.check(network)?;
     teacher.map_or(Ok(()), |teacher| images.check(teacher))?;
-    options.check(teacher.is_some(), images.len())?;
+    options.check(has_teacher, images.len())?;
     let is_elsewhere = |device: Device| device != network.device();
     if is_elsewhere(images.pixels.device()) || teacher.is_some_and(|teacher| is_elsewhere(teacher.device())) {
         return Err(LearnError::Devices);

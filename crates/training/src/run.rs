@@ -4,6 +4,8 @@
 //! recipe -> data -> network (+ mask, + weights of the last checkpoint) -> learn an epoch -> try -> log -> checkpoint -> ...
 //! ```
 //!
+//! Several recipes that have data and teacher in common may share each batch and what the teacher says of it.
+//!
 //! All randomness is a function of seed and epoch, so a run that goes on after a checkpoint computes what it would have
 //! computed without the interruption; on a CPU, with the same number of threads, to the bit.
 
@@ -23,11 +25,12 @@ use recipes::recipe::Recipe;
 use serde::Serialize;
 
 use crate::assemble::{AssembleOptions, TrainableNetwork};
-use crate::learn::{self, DeviceImages, Learner};
+use crate::learn::{self, DeviceImages, EpochFigures, LearnError, Learner, StepRates};
 use crate::tensor::{self, Device};
 
 pub use error::RunError;
 use options::Rates;
+use prepare::Place;
 
 pub(crate) use options::learn_options;
 pub(crate) use prepare::{Images, assemble_options, image_set, trained};
@@ -89,76 +92,193 @@ pub struct Outcome {
 /// When data, network, mask, teacher or an earlier checkpoint cannot be used, memory or disk run out, or the loss is no
 /// number any more. What was written before stays good.
 pub fn train(recipe: Recipe, options: &RunOptions, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
-    let earlier = prepare::earlier(&recipe, options)?;
-    let images = Images::open(&recipe, options.data.as_deref())?;
-    let spec = recipe.network.build(images.training.shape, images.training.classes.len())?;
+    let member = Member { recipe, folder: options.folder.clone(), watch };
+    let mut outcomes = train_together(vec![member], options)?;
+    outcomes.pop().expect("one run has one outcome")
+}
+
+/// One of several runs.
+pub struct Member<'a> {
+    /// What to train.
+    pub recipe: Recipe,
+    /// The folder of the run.
+    pub folder: PathBuf,
+    /// Is told how far it is.
+    pub watch: &'a mut dyn Watch,
+}
+
+/// Trains networks side by side that have seed, data, teacher, epochs, batch, numbers and augmentation in common: every
+/// batch, and what the teacher says of it, is made once for all. Each becomes what it would become alone; on a CPU, with
+/// the same number of threads, to the bit. The folder of the options is not used. Outcomes come in the order of members.
+///
+/// # Errors
+/// As for [`train`], and when the recipes cannot go together. One run whose loss is no number any more, or whose files
+/// cannot be written, does not keep the others from going on: it has an error for its outcome.
+///
+/// # Panics
+/// Without members.
+pub fn train_together(
+    mut members: Vec<Member<'_>>,
+    options: &RunOptions,
+) -> Result<Vec<Result<Outcome, RunError>>, RunError> {
+    prepare::must_go_together(members.iter().map(|member| &member.recipe))?;
+    let earlier =
+        members.iter().map(|member| prepare::earlier(&member.recipe, &member.folder, options.resume));
+    let earlier: Vec<Option<Checkpoint>> = earlier.collect::<Result<_, _>>()?;
+    let done = |earlier: &Option<Checkpoint>| earlier.as_ref().map_or(0, |earlier| earlier.state.epoch);
+    if let Some(other) = earlier.iter().position(|one| done(one) != done(&earlier[0])) {
+        let folder = members[other].folder.clone();
+        return Err(RunError::OtherEpoch {
+            folder,
+            came: done(&earlier[other]),
+            expected: done(&earlier[0]),
+        });
+    }
+    let first = &members[0].recipe;
+    let images = Images::open(first, options.data.as_deref())?;
     if let Some(threads) = options.threads {
         tensor::set_threads(threads);
     }
-    let learner = prepare::learner(&recipe, &spec, &images, earlier.as_ref(), options.device)?;
-    prepare::make_folder(&options.folder)?;
-    let run = Run {
-        began: Instant::now(),
-        rates: Rates::new(&recipe.training, learner.steps_per_epoch()),
-        trial: images.trial_on_device(options.device)?,
-        state: earlier.as_ref().map_or_else(|| images.state(&recipe, &spec), |earlier| earlier.state.clone()),
-        images,
-        spec,
-        learner,
-        options,
-    };
-    run.go(watch)
+    let mut learners = Vec::with_capacity(members.len());
+    let mut specs = Vec::with_capacity(members.len());
+    for (member, earlier) in members.iter().zip(&earlier) {
+        let spec = member.recipe.network.build(images.training.shape, images.training.classes.len())?;
+        let place = if learners.is_empty() { Place::First } else { Place::Fellow };
+        learners.push(prepare::learner(
+            &member.recipe,
+            &spec,
+            &images,
+            earlier.as_ref(),
+            options.device,
+            place,
+        )?);
+        specs.push(spec);
+    }
+    let mut learner = learners.remove(0);
+    learner.take_along(learners)?;
+    let trial = images.trial_on_device(options.device)?;
+    let mut runs = Vec::with_capacity(members.len());
+    for ((member, earlier), spec) in members.iter_mut().zip(&earlier).zip(specs) {
+        prepare::make_folder(&member.folder)?;
+        let fresh = || images.state(&member.recipe, &spec);
+        let state = earlier.as_ref().map_or_else(fresh, |earlier| earlier.state.clone());
+        runs.push(Run {
+            began: Instant::now(),
+            rates: Rates::new(&member.recipe.training, learner.steps_per_epoch()),
+            log: Log::open(&member.folder, state.epoch)?,
+            folder: member.folder.clone(),
+            watch: &mut *member.watch,
+            images: &images,
+            trial: &trial,
+            failure: None,
+            state,
+            spec,
+            options,
+        });
+    }
+    go(runs, learner)
+}
+
+/// All epochs of all runs.
+fn go(mut runs: Vec<Run<'_>>, mut learner: Learner) -> Result<Vec<Result<Outcome, RunError>>, RunError> {
+    for (index, run) in runs.iter_mut().enumerate() {
+        run.begin(learner.member(index))?;
+    }
+    let epochs = runs[0].state.recipe.training.epochs;
+    while runs[0].state.epoch < epochs && runs.iter().any(|run| run.failure.is_none()) {
+        let number = u64::from(runs[0].state.epoch);
+        let steps = learner.steps_per_epoch();
+        let rates: Vec<Rates> = runs.iter().map(|run| run.rates.clone()).collect();
+        let rates: Vec<_> = rates.iter().map(|rates| |step| rates.at(step)).collect();
+        let rates: Vec<&dyn Fn(u64) -> StepRates> = rates.iter().map(|rates| rates as _).collect();
+        let watch = &mut *runs[0].watch;
+        let figures = learner.run_epoch_together(number, &rates, &mut |done| watch.step(done, steps))?;
+        for ((index, run), figures) in runs.iter_mut().enumerate().zip(figures) {
+            run.state.epoch += 1;
+            run.state.step += steps;
+            if run.failure.is_none() {
+                run.failure = run.after_epoch(learner.member(index), figures).err();
+            }
+        }
+    }
+    let ends = runs.into_iter().enumerate().map(|(index, run)| run.end(learner.member(index)));
+    Ok(ends.collect())
 }
 
 /// A run in progress.
 struct Run<'a> {
     began: Instant,
     rates: Rates,
-    images: Images,
+    images: &'a Images,
     /// What each epoch is tried on: held-out images where there are some, test images otherwise.
-    trial: (&'static str, DeviceImages),
+    trial: &'a (&'static str, DeviceImages),
     state: State,
     spec: NetworkSpec,
-    learner: Learner,
+    folder: PathBuf,
+    log: Log,
+    watch: &'a mut dyn Watch,
     options: &'a RunOptions,
+    /// Why it ended before the others.
+    failure: Option<RunError>,
 }
 
 impl Run<'_> {
-    fn go(mut self, watch: &mut dyn Watch) -> Result<Outcome, RunError> {
-        let mut log = Log::open(&self.options.folder, self.state.epoch)?;
-        let start = self.start();
-        watch.start(&start);
-        log.add(&Event::Start(start))?;
-        while self.state.epoch < self.state.recipe.training.epochs {
-            let epoch = self.epoch(watch)?;
-            watch.epoch(&epoch);
-            log.add(&Event::Epoch(epoch))?;
-            let training = &self.state.recipe.training;
-            let is_last = self.state.epoch == training.epochs;
-            if is_last {
-                break;
-            }
-            if self.state.epoch.is_multiple_of(training.checkpoint_every) {
-                self.save()?;
-            }
+    fn begin(&mut self, learner: &Learner) -> Result<(), RunError> {
+        let start = self.start(learner);
+        self.watch.start(&start);
+        Ok(self.log.add(&Event::Start(start))?)
+    }
+
+    /// Tries what an epoch came to where that is due, and writes it down.
+    fn after_epoch(
+        &mut self,
+        learner: &mut Learner,
+        figures: Result<EpochFigures, LearnError>,
+    ) -> Result<(), RunError> {
+        let figures = figures?;
+        let training = &self.state.recipe.training;
+        let is_last = self.state.epoch == training.epochs;
+        let is_due = self.state.epoch.is_multiple_of(training.evaluate_every) || is_last;
+        let is_kept = self.state.epoch.is_multiple_of(training.checkpoint_every) && !is_last;
+        let epoch = Epoch {
+            epoch: self.state.epoch,
+            learning_rate: self.rates.rate.at(self.state.step.saturating_sub(1)),
+            loss: figures.loss,
+            training_accuracy: figures.accuracy,
+            images_per_second: figures.images as f64 / figures.seconds.max(1e-9),
+            seconds: figures.seconds,
+            tried: if is_due { Some(self.try_on_trial(learner)?) } else { None },
+        };
+        self.watch.epoch(&epoch);
+        self.log.add(&Event::Epoch(epoch))?;
+        if is_kept {
+            self.save(learner)?;
+        }
+        Ok(())
+    }
+
+    fn end(mut self, learner: &mut Learner) -> Result<Outcome, RunError> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
         }
         // A run with held-out images is there to choose by; test images are for what was chosen (`evaluate`).
-        let results = vec![self.try_on_trial()?];
+        let results = vec![self.try_on_trial(learner)?];
         self.state.accuracy = results.iter().map(|tried| (tried.on.clone(), tried.accuracy)).collect();
-        let checkpoint = self.save()?;
-        log.add(&Event::End(End { results: results.clone(), seconds: self.began.elapsed().as_secs_f64() }))?;
+        let checkpoint = self.save(learner)?;
+        let seconds = self.began.elapsed().as_secs_f64();
+        self.log.add(&Event::End(End { results: results.clone(), seconds }))?;
         Ok(Outcome {
             network: self.spec.name().to_owned(),
-            relus: self.learner.network().relu_count(),
-            gated_values: self.learner.network().gated_values(),
+            relus: learner.network().relu_count(),
+            gated_values: learner.network().gated_values(),
             epoch: self.state.epoch,
             results,
             checkpoint,
         })
     }
 
-    fn start(&self) -> Start {
-        let network = self.learner.network();
+    fn start(&self, learner: &Learner) -> Start {
+        let network = learner.network();
         Start {
             title: self.state.recipe.title.clone(),
             network: self.spec.name().to_owned(),
@@ -178,45 +298,21 @@ impl Run<'_> {
         }
     }
 
-    /// Learns one epoch and tries the result where that is due.
-    fn epoch(&mut self, watch: &mut dyn Watch) -> Result<Epoch, RunError> {
-        let steps = self.learner.steps_per_epoch();
-        let rates = self.rates.clone();
-        let number = u64::from(self.state.epoch);
-        let figures =
-            self.learner.run_epoch(number, &|step| rates.at(step), &mut |done| watch.step(done, steps))?;
-        self.state.epoch += 1;
-        self.state.step += steps;
-        let training = &self.state.recipe.training;
-        let is_due =
-            self.state.epoch.is_multiple_of(training.evaluate_every) || self.state.epoch == training.epochs;
-        let tried = if is_due { Some(self.try_on_trial()?) } else { None };
-        Ok(Epoch {
-            epoch: self.state.epoch,
-            learning_rate: self.rates.rate.at(self.state.step.saturating_sub(1)),
-            loss: figures.loss,
-            training_accuracy: figures.accuracy,
-            images_per_second: figures.images as f64 / figures.seconds.max(1e-9),
-            seconds: figures.seconds,
-            tried,
-        })
+    fn try_on_trial(&self, learner: &mut Learner) -> Result<Tried, RunError> {
+        let (name, images) = self.trial;
+        learner.with_average(|network| try_network(network, name, images))
     }
 
-    fn try_on_trial(&mut self) -> Result<Tried, RunError> {
-        let (name, images) = &self.trial;
-        self.learner.with_average(|network| try_network(network, name, images))
-    }
-
-    fn save(&mut self) -> Result<PathBuf, RunError> {
-        let mut optimizer = self.learner.state();
-        let weights = self.learner.with_average(TrainableNetwork::to_arrays);
+    fn save(&self, learner: &mut Learner) -> Result<PathBuf, RunError> {
+        let mut optimizer = learner.state();
+        let weights = learner.with_average(TrainableNetwork::to_arrays);
         if self.state.recipe.training.ema.is_some() {
-            let learning = self.learner.network().to_arrays();
+            let learning = learner.network().to_arrays();
             optimizer.extend(learning.into_iter().map(|(name, array)| (format!("{LEARNING}{name}"), array)));
         }
-        let mask = self.state.recipe.mask.is_some().then(|| self.learner.network().mask().to_bytes());
+        let mask = self.state.recipe.mask.is_some().then(|| learner.network().mask().to_bytes());
         let checkpoint = Checkpoint { state: self.state.clone(), weights, optimizer, mask };
-        Ok(checkpoint.save(&self.options.folder, self.options.shard_bytes)?)
+        Ok(checkpoint.save(&self.folder, self.options.shard_bytes)?)
     }
 }
 

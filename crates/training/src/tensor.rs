@@ -6,6 +6,7 @@
 mod gpu;
 mod graph;
 mod guard;
+mod lane;
 
 use recipes::array::{Array, ArrayKind};
 
@@ -14,6 +15,7 @@ pub use guard::guarded;
 pub use tch::{Kind, Tensor, no_grad};
 
 pub(crate) use gpu::{fused_adam, fused_sgd};
+pub(crate) use lane::Lane;
 
 /// Where tensors live.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 #![no_main]
 
 #[path = "../../../crates/service/src/proxy/header.rs"]
-#[allow(dead_code)]
+#[allow(dead_code, reason = "the parser of whole headers alone is of interest")]
 mod header;
 
 use libfuzzer_sys::fuzz_target;

@@ -3,10 +3,12 @@
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
+use crypto::secret::Secret;
+
 use super::Client;
 use crate::InferenceError;
 use crate::connection::Connection;
-use crate::requests::{MAX_REPLY_BYTES, Reply, Request, RequestError, StoredId};
+use crate::requests::{MAX_REPLY_BYTES, Reply, Request, RequestError, Room, StoredId};
 use crate::transcript::{Kind, Phase};
 
 /// Bytes of the first probe.
@@ -44,9 +46,7 @@ impl<S: Read + Write> Client<S> {
                 match receive(connection)? {
                     Reply::Waiting { ahead } => waiting(ahead),
                     Reply::Accepted { ids } => return expected_ids(request, ids),
-                    Reply::Stored { .. } | Reply::Probed { .. } => {
-                        return Err(RequestError::Unexpected.into());
-                    }
+                    _ => return Err(RequestError::Unexpected.into()),
                 }
             }
         })
@@ -60,6 +60,48 @@ impl<S: Read + Write> Client<S> {
         self.ask(|connection| match receive(connection)? {
             Reply::Stored { expires } => Ok(expires),
             _ => Err(RequestError::Unexpected.into()),
+        })
+    }
+
+    /// Asks how many inferences of this model the server would store for this client now.
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    pub fn ask_room(&mut self) -> Result<Room, InferenceError> {
+        self.ask(|connection| {
+            send(connection, &Request::Room)?;
+            match receive(connection)? {
+                Reply::Room(room) => Ok(room),
+                _ => Err(RequestError::Unexpected.into()),
+            }
+        })
+    }
+
+    /// Asks which inferences the server stores for who shows this token.
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    pub fn list_stored(&mut self, token: Secret<[u8; 32]>) -> Result<Vec<StoredId>, InferenceError> {
+        self.ask(|connection| {
+            send(connection, &Request::List { token })?;
+            match receive(connection)? {
+                Reply::Listed { ids } => Ok(ids),
+                _ => Err(RequestError::Unexpected.into()),
+            }
+        })
+    }
+
+    /// Has the server drop every inference that it stores for who shows this token; says how many they were.
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    pub fn discard_stored(&mut self, token: Secret<[u8; 32]>) -> Result<u64, InferenceError> {
+        self.ask(|connection| {
+            send(connection, &Request::Discard { token })?;
+            match receive(connection)? {
+                Reply::Discarded { count } => Ok(count),
+                _ => Err(RequestError::Unexpected.into()),
+            }
         })
     }
 

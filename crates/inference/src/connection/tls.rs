@@ -7,6 +7,7 @@ mod certificates;
 mod error;
 mod pinned;
 mod stream;
+mod validity;
 
 use std::net::TcpStream;
 use std::sync::Arc;
@@ -25,6 +26,7 @@ pub use certificates::{CertifiedKey, Fingerprint, Identity};
 pub use error::TlsError;
 pub(crate) use error::is_tampering;
 pub use stream::TlsStream;
+pub use validity::{Standing, Validity};
 
 /// The name every certificate of ours carries; the fingerprint is what identifies a server.
 const NAME: &str = "sordino";

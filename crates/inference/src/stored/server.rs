@@ -97,7 +97,12 @@ fn body_bytes(plan: &Plan) -> usize {
 }
 
 /// The masks of the linear layers' answers, as they were drawn when those were made.
-pub(crate) fn masks(plan: &Plan, session: SessionId, inference: InferenceId, masks_root: &Seed) -> Vec<Share> {
+pub(crate) fn masks(
+    plan: &Plan,
+    session: SessionId,
+    inference: InferenceId,
+    masks_root: &Seed,
+) -> Vec<Share> {
     let mask = |job: &LinearJob| {
         let scope = answer_scope(session, inference, job.step);
         let values = AnswerSecrets::rederive_masks(masks_root, &scope, &job.layout);

@@ -44,7 +44,9 @@ pub enum ProxyError {
         came: u8,
     },
     /// Not TCP.
-    #[error("the balancer's header is about a connection of kind {came:#04x}; 0x11 and 0x21 (TCP) are understood")]
+    #[error(
+        "the balancer's header is about a connection of kind {came:#04x}; 0x11 and 0x21 (TCP) are understood"
+    )]
     Family {
         /// What came.
         came: u8,

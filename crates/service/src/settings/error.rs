@@ -29,6 +29,20 @@ pub enum SettingsError {
         /// With the line.
         source: Box<toml::de::Error>,
     },
+    /// A zero under which nobody is served.
+    #[error("{name} is 0: {why}; give 1 or more")]
+    Zero {
+        /// The setting.
+        name: &'static str,
+        /// What would come of it.
+        why: &'static str,
+    },
+    /// An address of a database that is not spoken to.
+    #[error("{place} is no store; give a file, an address that begins with postgres://, or none")]
+    UnknownStore {
+        /// What came.
+        place: String,
+    },
     /// One of two files.
     #[error("a certificate needs its key, and a key its certificate: give both, or neither")]
     HalfCertificate,

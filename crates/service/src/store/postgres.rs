@@ -226,6 +226,18 @@ impl Transaction for PostgresTransaction<'_> {
         self.execute("drop everything", "DELETE FROM sordino_prepared", &[])
     }
 
+    fn names_of(&mut self, token: &[u8; 32], now: i64, most: u32) -> Result<Vec<[u8; 16]>, StoreError> {
+        let text =
+            "SELECT id FROM sordino_prepared WHERE token = $1 AND expires > $2 ORDER BY expires, id LIMIT $3";
+        let values: [&(dyn ToSql + Sync); 3] = [&&token[..], &now, &i64::from(most)];
+        let rows = self.inner.query(text, &values).map_err(failed("list"))?;
+        Ok(rows.iter().map(|row| fixed(row, 0)).collect())
+    }
+
+    fn remove_of(&mut self, token: &[u8; 32]) -> Result<u64, StoreError> {
+        self.execute("discard", "DELETE FROM sordino_prepared WHERE token = $1", &[&&token[..]])
+    }
+
     fn usage(&mut self, owner: Option<&[u8; 32]>) -> Result<Usage, StoreError> {
         let text = "SELECT count(*), coalesce(sum(size), 0)::bigint FROM sordino_prepared
             WHERE $1::bytea IS NULL OR owner = $1";

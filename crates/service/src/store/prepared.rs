@@ -2,7 +2,7 @@
 
 use crypto::secret::Secret;
 use inference::connection::refusal::{Refusal, RefusalCode};
-use inference::requests::StoredId;
+use inference::requests::{Room, StoredId};
 use inference::server::PreparedServer;
 
 use sealed::ClientToken;
@@ -14,9 +14,8 @@ use sealed::seal::OVERHEAD;
 
 impl Store for PreparedStore {
     fn has_room(&self, owner: &Owner, count: u32) -> Result<(), StoreFault> {
-        let bytes = (owner.served.plan().stored_server_bytes() + OVERHEAD) as u64;
         let count = u64::from(count);
-        Ok(self.expect_room(owner.client.0.as_bytes(), count, bytes.saturating_mul(count))?)
+        Ok(self.expect_room(owner.client.0.as_bytes(), count, row_bytes(owner).saturating_mul(count))?)
     }
 
     fn put(
@@ -48,6 +47,23 @@ impl Store for PreparedStore {
     ) -> Result<Option<Drawn>, StoreFault> {
         Ok(Some(PreparedStore::draw(self, client.0.as_bytes(), quota, count, per_hour)?))
     }
+
+    fn room(&self, owner: &Owner) -> Result<Room, StoreFault> {
+        Ok(PreparedStore::room(self, owner.client.0.as_bytes(), row_bytes(owner))?)
+    }
+
+    fn list(&self, token: &Secret<[u8; 32]>) -> Result<Vec<StoredId>, StoreFault> {
+        Ok(PreparedStore::list(self, &ClientToken::from_bytes(*token.expose()))?)
+    }
+
+    fn discard(&self, token: &Secret<[u8; 32]>) -> Result<u64, StoreFault> {
+        Ok(PreparedStore::discard(self, &ClientToken::from_bytes(*token.expose()))?)
+    }
+}
+
+/// What the server's half of one inference takes.
+fn row_bytes(owner: &Owner) -> u64 {
+    (owner.served.plan().stored_server_bytes() + OVERHEAD) as u64
 }
 
 impl From<StoreError> for StoreFault {

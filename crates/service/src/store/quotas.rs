@@ -17,13 +17,7 @@ impl PreparedStore {
     ///
     /// # Errors
     /// When the database fails or an old copy of it was put back.
-    pub fn draw(
-        &self,
-        owner: &[u8],
-        quota: Quota,
-        count: u32,
-        per_hour: u32,
-    ) -> Result<Drawn, StoreError> {
+    pub fn draw(&self, owner: &[u8], quota: Quota, count: u32, per_hour: u32) -> Result<Drawn, StoreError> {
         let owner = self.owner(owner);
         let mut drawn = Drawn::Given;
         self.guarded(|transaction, _, now| {

@@ -67,6 +67,10 @@ pub(super) trait Transaction: QuotaRows {
     fn remove(&mut self, id: &[u8; 16], wanted: &Wanted) -> Result<Option<Row>, StoreError>;
     fn remove_expired(&mut self, now: i64) -> Result<u64, StoreError>;
     fn remove_all(&mut self) -> Result<u64, StoreError>;
+    /// The names of rows of one token that live longer than `now`, so many at most.
+    fn names_of(&mut self, token: &[u8; 32], now: i64, most: u32) -> Result<Vec<[u8; 16]>, StoreError>;
+    /// Destroys every row of one token.
+    fn remove_of(&mut self, token: &[u8; 32]) -> Result<u64, StoreError>;
     fn usage(&mut self, owner: Option<&[u8; 32]>) -> Result<Usage, StoreError>;
     /// Notes that something was spent, under the next generation, until no row of that time can be alive.
     fn note_spend(&mut self, generation: i64, mark: &[u8; 16], until: i64) -> Result<(), StoreError>;

@@ -158,6 +158,18 @@ impl Transaction for SqliteTransaction<'_> {
         self.execute("drop everything", "DELETE FROM prepared", [])
     }
 
+    fn names_of(&mut self, token: &[u8; 32], now: i64, most: u32) -> Result<Vec<[u8; 16]>, StoreError> {
+        let text = "SELECT id FROM prepared WHERE token = ?1 AND expires > ?2 ORDER BY expires, id LIMIT ?3";
+        let names = self.transaction.prepare(text).and_then(|mut statement| {
+            statement.query_map(params![token, now, most], |row| row.get(0))?.collect()
+        });
+        self.said("list", names)
+    }
+
+    fn remove_of(&mut self, token: &[u8; 32]) -> Result<u64, StoreError> {
+        self.execute("discard", "DELETE FROM prepared WHERE token = ?1", [token])
+    }
+
     fn usage(&mut self, owner: Option<&[u8; 32]>) -> Result<Usage, StoreError> {
         let text = "SELECT count(*), coalesce(sum(size), 0) FROM prepared WHERE ?1 IS NULL OR owner = ?1";
         let read = |row: &SqlRow<'_>| {

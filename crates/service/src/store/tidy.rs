@@ -18,7 +18,9 @@ impl PreparedStore {
     /// # Errors
     /// As [`PreparedStore::open`], or when no thread can be started.
     pub fn open_tidy(options: &StoreOptions) -> Result<Arc<Self>, StoreError> {
-        if let Some(folder) = options.key_file.parent() {
+        // They need not be in one folder, nor need anything else of this server be there.
+        for folder in [&options.key_file, &options.witness_file].into_iter().filter_map(|file| file.parent())
+        {
             std::fs::create_dir_all(folder).map_err(failing("make", folder))?;
         }
         let store = match Self::open(options.clone()) {

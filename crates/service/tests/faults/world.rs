@@ -20,8 +20,8 @@ use network::image::Image;
 use network::inference_model::InferenceModel;
 use network::reference;
 use network::text::with_causes;
-use sordino_service::{ClientLimits, Limits};
 use sordino_service::store::{PreparedStore, StoreOptions};
+use sordino_service::{ClientLimits, Limits};
 
 use super::fault::{Fault, Plan, Way};
 use super::frames::FaultyStream;

@@ -75,7 +75,10 @@ impl Running {
     ) -> Self {
         let serve = |model| Arc::new(ServedModel::new(model, reveal, WeightMemory::Everything).unwrap());
         let named = models.iter().map(|(name, model)| (ModelName::new(name).unwrap(), serve(*model)));
-        Self::run_parts(ServiceParts { models: named.collect(), acceptor, limits, store, proxies: Vec::new() }, fingerprint)
+        Self::run_parts(
+            ServiceParts { models: named.collect(), acceptor, limits, store, proxies: Vec::new() },
+            fingerprint,
+        )
     }
 
     /// Serves one model as a server does that was started before: its commitments are those of the same salt.

@@ -1,34 +1,34 @@
 //! `sordino classify IMAGE… --server ADDRESS`: asks a server about images it never sees.
+//!
+//! Answers are printed as they come, a batch at a time: what is known when the server dies is known.
 
 mod report;
 
 use std::io::Write;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
-use inference::client::Wishes;
-use inference::connection::{CertifiedKey, Fingerprint, Trust};
-use inference::setup::messages::ModelName;
+use inference::client::Answer as Learned;
 use inference::transcript::Traffic;
-use network::digest::Digest;
 use network::image::Image;
+use network::text::with_causes;
 
+use super::Answer;
 use super::prepare::KeyArguments;
 use super::progress::OfflineProgress;
-use super::{Answer, write_json};
-use crate::image_files::{image_paths, load_image};
+use super::reach::ServerArguments;
+use crate::image_files::{ImageFileError, image_paths, load_image};
 use client::prepared_file::PreparedFile;
-use client::{ConnectOptions, Cost, PrivateClient};
-use inference::connection::DEFAULT_LEAST_RATE;
-use report::{ImageReport, Report};
-use sealed::secret_file::read_private_pem;
+use client::{ClientError, Cost, PrivateClient, seconds_now};
+use report::{Printer, Skipped, Totals};
 use service::{ByteSize, process_memory};
 
 /// The most images that share round trips.
 const BATCH: usize = 16;
+/// How many unusable images an error names.
+const NAMED: usize = 5;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -42,109 +42,18 @@ pub(super) struct Arguments {
     prepared: Option<PathBuf>,
     #[command(flatten)]
     key: KeyArguments,
+    /// Pass over images that cannot be used, and say so at the end, with exit code 1.
+    #[arg(long)]
+    skip_bad: bool,
     /// How many of the best classes to show.
     #[arg(long, default_value_t = 5, value_name = "COUNT")]
     top: usize,
-    /// Print JSON.
+    /// Print JSON, one object at the end.
     #[arg(long)]
     json: bool,
-}
-
-/// Which server, and how to know that it is the right one.
-#[derive(Debug, Args)]
-pub(super) struct ServerArguments {
-    /// The server, as HOST or HOST:PORT.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(super) server: String,
-    /// The server's fingerprint, as `sordino serve` prints it.
-    #[arg(long, value_name = "HEX", conflicts_with = "ca")]
-    fingerprint: Option<Fingerprint>,
-    /// The authorities (PEM) that vouch for the server.
-    #[arg(long, value_name = "FILE")]
-    ca: Option<PathBuf>,
-    /// Which of the server's models.
-    #[arg(long, value_name = "NAME")]
-    model: Option<String>,
-    /// Accept only the model whose outline has this digest, as `--json` shows it.
-    #[arg(long, value_name = "HEX")]
-    expect_outline: Option<Digest>,
-    /// Accept only weights with this commitment, as `--json` shows it.
-    #[arg(long, value_name = "HEX")]
-    expect_weights: Option<Digest>,
-    /// A certificate (PEM) for servers that ask for one.
-    #[arg(long, value_name = "FILE", requires = "client_key")]
-    client_cert: Option<PathBuf>,
-    /// Its key (PEM).
-    #[arg(long, value_name = "FILE", requires = "client_cert")]
-    client_key: Option<PathBuf>,
-    /// Memory that one inference may take here, whatever the server's model asks for.
-    #[arg(long, default_value = "4G", value_name = "SIZE")]
-    pub(super) max_memory: ByteSize,
-    /// Seconds that the server may be silent.
-    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
-    timeout: u64,
-    /// Bytes a second, over a whole phase, below which the link is given up.
-    #[arg(long, default_value_t = DEFAULT_LEAST_RATE, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
-    min_rate: u64,
-    /// Threads to compute with.
-    #[arg(long, default_value = "1", value_name = "COUNT")]
-    threads: NonZeroUsize,
-}
-
-impl ServerArguments {
-    /// Connects, or says how to.
-    pub(super) fn connect(&self) -> anyhow::Result<PrivateClient> {
-        self.connect_for(None)
-    }
-
-    /// Connects to the server and model that a file was prepared for, or says what differs.
-    pub(super) fn connect_for(&self, file: Option<&PreparedFile>) -> anyhow::Result<PrivateClient> {
-        let known = file.map(PreparedFile::description);
-        let certificate = match (&self.client_cert, &self.client_key) {
-            (Some(cert), Some(key)) => {
-                let own = CertifiedKey::from_pem(&read(cert)?, read_private_pem(key)?.expose());
-                Some(own.with_context(|| format!("{} and {} are not usable", cert.display(), key.display()))?)
-            }
-            _ => None,
-        };
-        let model = self.model.as_deref().or(known.map(|known| known.model.as_str()));
-        let model = ModelName::new(model.unwrap_or_default())?;
-        let agreed = known.map(|known| known.agreement);
-        let options = ConnectOptions {
-            certificate,
-            wishes: Wishes {
-                model,
-                reveal: None,
-                outline_digest: self.expect_outline.or(agreed.map(|agreed| agreed.outline)),
-                commitment: self.expect_weights.or(agreed.map(|agreed| agreed.commitment)),
-                max_memory: self.max_memory.0,
-            },
-            silence: Duration::from_secs(self.timeout.max(1)),
-            least_rate: self.min_rate,
-            threads: self.threads,
-            ..ConnectOptions::new(self.trust()?)
-        };
-        PrivateClient::connect(&self.server, options)
-            .with_context(|| format!("no session with {}", self.server))
-    }
-
-    /// Whom to believe. Nobody is believed silently on first sight.
-    fn trust(&self) -> anyhow::Result<Trust> {
-        if let Some(fingerprint) = self.fingerprint {
-            return Ok(Trust::Fingerprint(fingerprint));
-        }
-        if let Some(path) = &self.ca {
-            return Ok(Trust::Authorities(read(path)?));
-        }
-        let found = PrivateClient::fingerprint_of(&self.server)
-            .with_context(|| format!("no session with {}", self.server))?;
-        bail!(
-            "who is {server}? Its certificate has fingerprint\n  {found}\nCompare this with what `sordino serve` printed \
-             there. If it is the same, add --fingerprint {found}; if the server has a certificate of an authority, name \
-             that with --ca FILE",
-            server = self.server
-        )
-    }
+    /// Print JSON, one object a line for each image, as answers come.
+    #[arg(long, conflicts_with = "json")]
+    json_lines: bool,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
@@ -153,7 +62,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let open = |path: &PathBuf| anyhow::Ok(PreparedFile::open(path, arguments.key.key()?)?);
     let mut file = arguments.prepared.as_ref().map(open).transpose()?;
     let mut client = arguments.server.connect_for(file.as_ref())?;
-    let images = load(&paths, &client)?;
+    let (images, skipped) = load(&paths, &client, arguments.skip_bad)?;
+    expect_enough(file.as_ref(), images.len())?;
     let mut cost = client.cost()?;
     if file.is_some() {
         // What lies in the file is paid for.
@@ -161,40 +71,110 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     }
     announce(&client, &cost, images.len());
     client.on_waiting(|ahead| note(&format!("waiting: {ahead} in line")));
-    let batch = batch_size(&cost, arguments.server.max_memory.0);
+    let mut printer = Printer::new(out, arguments, skipped)?;
+    let mut totals = Totals::new(cost);
+    let outcome = classify_all(arguments, &mut client, file.as_mut(), &images, &mut printer, &mut totals);
+    let done = printer.answered();
+    // Whatever ended it, what is known by now is said.
+    let said = printer.finish(&mut client, &totals, outcome.as_ref().err());
+    outcome.with_context(|| format!("{done} of {} images were classified", images.len()))?;
+    let has_skipped = said?;
+    client.finish()?;
+    Ok(if has_skipped { Answer::No } else { Answer::Yes })
+}
+
+/// Too few inferences are noticed before any is used.
+fn expect_enough(file: Option<&PreparedFile>, images: usize) -> anyhow::Result<()> {
+    let Some(file) = file else { return Ok(()) };
+    let left = file.remaining(seconds_now())?;
+    if (left as usize) < images {
+        return Err(ClientError::TooFewPrepared { left, images }.into());
+    }
+    Ok(())
+}
+
+fn classify_all(
+    arguments: &Arguments,
+    client: &mut PrivateClient,
+    mut file: Option<&mut PreparedFile>,
+    images: &[(&Path, Image)],
+    printer: &mut Printer<'_>,
+    totals: &mut Totals,
+) -> anyhow::Result<()> {
+    let batch = batch_size(&totals.cost, arguments.server.max_memory.0);
     let progress = OfflineProgress::start_with_lines(client.session_mut().plan(), images.len());
     client.session_mut().watch(progress.watcher());
     let start = Instant::now();
-    let mut online = Duration::ZERO;
-    let mut reports = Vec::new();
-    for (paths, images) in paths.chunks(batch).zip(images.chunks(batch)) {
-        if file.is_none() {
-            client.prepare(images.len() as u32)?;
-        }
-        let image_known = Instant::now();
-        let answers = match &mut file {
-            Some(file) => client.classify_from(file, images)?,
-            None => client.classify_batch(images)?,
-        };
-        online += image_known.elapsed();
-        let described = paths.iter().zip(&answers);
-        reports.extend(
-            described.map(|(path, answer)| ImageReport::new(path, answer, client.outline(), arguments.top)),
-        );
+    for batch in images.chunks(batch) {
+        let answers = classify_batch(client, file.as_deref_mut(), batch, &mut totals.online);
+        totals.wall = start.elapsed();
+        let mut described = batch.iter().zip(answers?);
+        progress
+            .pause(|| described.try_for_each(|((path, _), answer)| printer.print(path, &answer, client)))?;
+        printer.flush()?;
     }
     progress.finish();
-    let report = Report::new(&mut client, &cost, start.elapsed(), online, reports);
-    client.finish()?;
-    if arguments.json {
-        return write_json(out, &report);
-    }
-    report.write(out)?;
-    Ok(Answer::Yes)
+    Ok(())
 }
 
-fn load(paths: &[PathBuf], client: &PrivateClient) -> anyhow::Result<Vec<Image>> {
+fn classify_batch(
+    client: &mut PrivateClient,
+    file: Option<&mut PreparedFile>,
+    batch: &[(&Path, Image)],
+    online: &mut Duration,
+) -> Result<Vec<Learned>, ClientError> {
+    let images: Vec<_> = batch.iter().map(|(_, image)| image.clone()).collect();
+    if file.is_none() {
+        client.prepare(images.len() as u32)?;
+    }
+    let image_known = Instant::now();
+    let answers = match file {
+        Some(file) => client.classify_from(file, &images),
+        None => client.classify_batch(&images),
+    };
+    *online += image_known.elapsed();
+    answers
+}
+
+/// The images as the network takes them. One that cannot be used is passed over where that was asked for; else nothing is
+/// sent at all.
+fn load<'a>(
+    paths: &'a [PathBuf],
+    client: &PrivateClient,
+    skips_bad: bool,
+) -> anyhow::Result<(Vec<(&'a Path, Image)>, Vec<Skipped>)> {
     let input = client.outline().input;
-    Ok(paths.iter().map(|path| load_image(path, input)).collect::<Result<_, _>>()?)
+    let (mut images, mut bad) = (Vec::new(), Vec::new());
+    for path in paths {
+        match load_image(path, input) {
+            Ok(image) => images.push((path.as_path(), image)),
+            Err(error) => bad.push((path, error)),
+        }
+    }
+    if images.is_empty() || !skips_bad {
+        refuse_bad(bad, paths.len())?;
+        return Ok((images, Vec::new()));
+    }
+    let skipped = |(path, error): (&PathBuf, ImageFileError)| {
+        let error = with_causes(&error);
+        note(&format!("skipped: {error}"));
+        Skipped { file: path.clone(), error }
+    };
+    Ok((images, bad.into_iter().map(skipped).collect()))
+}
+
+/// The first bad image with its reason; others by name.
+fn refuse_bad(bad: Vec<(&PathBuf, ImageFileError)>, all: usize) -> anyhow::Result<()> {
+    let count = bad.len();
+    let mut bad = bad.into_iter();
+    let Some((_, first)) = bad.next() else { return Ok(()) };
+    if count == 1 && all == 1 {
+        return Err(first.into());
+    }
+    let others: Vec<_> = bad.take(NAMED).map(|(path, _)| path.display().to_string()).collect();
+    let also = if others.is_empty() { String::new() } else { format!(" (also {})", others.join(", ")) };
+    let advice = if count == all { "" } else { "; --skip-bad passes over such" };
+    Err(first).with_context(|| format!("{count} of {all} images cannot be used{also}{advice}"))
 }
 
 /// As many images as share round trips within the memory.
@@ -227,8 +207,4 @@ fn announce(client: &PrivateClient, cost: &Cost, images: usize) {
 /// Progress goes to stderr; nothing can be done when that is closed.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
-}
-
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }

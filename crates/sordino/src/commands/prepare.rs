@@ -1,29 +1,31 @@
 //! `sordino prepare --server ADDRESS -n COUNT -o FILE`: does the offline work of images that do not exist yet.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use anyhow::Context;
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use crypto::secret::Secret;
+use inference::plan::Plan;
+use inference::requests::Room;
 use serde::Serialize;
 
-use super::classify::ServerArguments;
 use super::progress::OfflineProgress;
+use super::reach::ServerArguments;
 use super::{Answer, write_json};
-use client::prepared_file::PreparedFile;
-use client::seconds_now;
+use client::prepared_file::{Description, MAX_SLOTS, PreparedFile};
+use client::{PrivateClient, seconds_now};
 use sealed::keyring;
 use sealed::secret_file::{KEY_BYTES, read_or_make_key};
-use service::{identity, process_memory};
+use service::{ByteSize, identity, process_memory};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     server: ServerArguments,
     /// How many inferences to prepare.
-    #[arg(short = 'n', long, default_value_t = 1, value_name = "COUNT")]
+    #[arg(short = 'n', long, default_value_t = 1, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_SLOTS)))]
     count: u32,
     /// The file to make. One that exists is not touched.
     #[arg(short, long, value_name = "FILE")]
@@ -95,14 +97,16 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let mut client = arguments.server.connect()?;
     let description = client.describe_file(&arguments.server.server)?;
     let plan = std::sync::Arc::clone(client.session_mut().plan());
+    ask_before(arguments, &mut client, &description, &plan)?;
     let mut file = PreparedFile::create(&arguments.output, key, description, &plan, arguments.count)?;
     let progress = OfflineProgress::start_with_lines(&plan, arguments.count as usize);
     client.session_mut().watch(progress.watcher());
     let start = Instant::now();
     for number in 0..arguments.count {
-        client.prepare_into(&mut file).with_context(|| {
-            format!("{number} of {} inferences are in {}", arguments.count, arguments.output.display())
-        })?;
+        if let Err(error) = client.prepare_into(&mut file) {
+            progress.finish();
+            return Err(left_behind(arguments, file, number, error.into()));
+        }
     }
     progress.finish();
     let report = Report {
@@ -127,4 +131,87 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         report.file.display()
     )?;
     Ok(Answer::Yes)
+}
+
+/// Says what it will take here and there, and refuses what cannot come to its end.
+fn ask_before(
+    arguments: &Arguments,
+    client: &mut PrivateClient,
+    description: &Description,
+    plan: &Plan,
+) -> anyhow::Result<()> {
+    let (count, output) = (arguments.count, &arguments.output);
+    // Whoever waited for hours would hear it at the end otherwise.
+    ensure!(!output.exists(), "{} exists; one that exists is not touched, name another", output.display());
+    let room = client.room()?;
+    let traffic = plan.traffic().offline;
+    let crossing = (traffic.bytes_up + traffic.bytes_down).saturating_mul(u64::from(count));
+    let needed = PreparedFile::full_bytes(plan, description, count);
+    let free = free_bytes(output)?;
+    // Progress goes to stderr; nothing can be done when that is closed.
+    let _ = writeln!(
+        std::io::stderr(),
+        "{}: {count} inference{}, {} over the link, {} of disk here ({} free); the server has {} of yours, takes {} more, \
+         each for {}",
+        client.model(),
+        if count == 1 { "" } else { "s" },
+        ByteSize(crossing),
+        ByteSize(needed),
+        ByteSize(free),
+        room.stored,
+        room.count,
+        hours(room.lifetime),
+    );
+    expect_room(count, &room)?;
+    if needed > free {
+        bail!(
+            "{} takes {} when it is full, and its disk has {} free; ask for fewer with -n, or name a file on another disk",
+            output.display(),
+            ByteSize(needed),
+            ByteSize(free)
+        );
+    }
+    Ok(())
+}
+
+fn expect_room(count: u32, room: &Room) -> anyhow::Result<()> {
+    if u64::from(count) <= room.count {
+        return Ok(());
+    }
+    bail!(
+        "the server takes {} more inferences of yours, {count} were asked for; it has {} already: use or discard some \
+         (sordino prepared discard), ask for fewer with -n, or wait until some expire",
+        room.count,
+        room.stored
+    )
+}
+
+/// What a new file beside this one may take.
+fn free_bytes(file: &Path) -> anyhow::Result<u64> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let disk = rustix::fs::statvfs(folder).with_context(|| format!("cannot look at {}", folder.display()))?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// A time for people.
+pub(super) fn hours(seconds: u64) -> String {
+    if seconds < 2 * 3600 {
+        format!("{} minutes", seconds.div_ceil(60))
+    } else {
+        format!("{} hours", seconds / 3600)
+    }
+}
+
+/// A file without an inference is of no use to anybody; one with some can be used.
+fn left_behind(arguments: &Arguments, file: PreparedFile, done: u32, error: anyhow::Error) -> anyhow::Error {
+    let (count, path) = (arguments.count, arguments.output.display());
+    if done > 0 {
+        return error.context(format!("{done} of {count} inferences are in {path}, and can be used"));
+    }
+    match file.remove() {
+        Ok(()) => error.context(format!("none of {count} inferences was prepared; {path} was not made")),
+        Err(_) => {
+            error.context(format!("none of {count} inferences was prepared; {path} is empty, remove it"))
+        }
+    }
 }

@@ -30,7 +30,9 @@ impl OfflineProgress {
 
     /// The same, with a line every few seconds where there is no terminal.
     pub(super) fn start_with_lines(plan: &Plan, inferences: usize) -> Self {
-        Self { has_lines: true, ..Self::start(plan, inferences) }
+        let mut progress = Self::start(plan, inferences);
+        progress.has_lines = true;
+        progress
     }
 
     /// What to tell the client to call after each layer.
@@ -54,8 +56,20 @@ impl OfflineProgress {
         })
     }
 
+    /// Takes the bar away while something else is written.
+    pub(super) fn pause<R>(&self, write: impl FnOnce() -> R) -> R {
+        self.bar.suspend(write)
+    }
+
     /// Removes the bar.
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// However it ends, no half of a bar stays.
+impl Drop for OfflineProgress {
+    fn drop(&mut self) {
+        self.finish();
     }
 }

@@ -2,8 +2,9 @@
 
 mod greeting;
 mod options;
+mod reload;
 
-use std::io::Write;
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::net::{TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 use std::thread;
@@ -11,10 +12,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use inference::plan::Reveal;
-use inference::setup::messages::ModelName;
+use service::models::LoadedModels;
 use service::store::{PreparedStore, StoreOptions};
 use service::{Limits, Service, ServiceParts, Store, process_memory};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
@@ -22,6 +23,7 @@ use super::Answer;
 
 pub(super) use greeting::Greeting;
 pub(super) use options::Arguments;
+use reload::{Loaded, Reloader};
 
 /// What the process takes before the first client, weights apart; a program with the trainer inside loads libtorch, too.
 pub(super) const PROCESS_BYTES: u64 = if cfg!(feature = "training") { 256 << 20 } else { 32 << 20 };
@@ -31,23 +33,24 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     start_logs(settings.log_json);
     protect_memory();
     raise_open_files(&settings.limits());
+    // Who asks for new files while the first are read is heard afterwards.
+    let signals = Signals::new([SIGHUP])?;
     let listener = bind(&settings.listen())?;
-    let certificate = settings.certificate()?;
-    let fingerprint = certificate.fingerprint();
-    let acceptor = settings.acceptor(certificate)?;
-    let models = settings.load_models()?;
-    let names = models.keys().map(ModelName::as_str).collect::<Vec<_>>().join(", ");
+    let Loaded { models: loaded, acceptor, fingerprint } = Loaded::read(&settings, &LoadedModels::default())?;
+    let (models, names) = (loaded.served(), loaded.names());
     let limits = Limits { process: PROCESS_BYTES, ..settings.limits() };
     let store = settings.store()?.as_ref().map(open_store).transpose()?;
-    let service = Service::new(ServiceParts { models, acceptor, limits, store, proxies: settings.proxies() })?;
+    let service =
+        Service::new(ServiceParts { models, acceptor, limits, store, proxies: settings.proxies() })?;
     let metrics = settings.metrics.as_deref().map(bind).transpose()?;
     let shown = metrics.as_ref().map(TcpListener::local_addr).transpose()?;
     if let Some(listener) = metrics {
         service.show_metrics(listener)?;
     }
     let address = listener.local_addr()?;
-    // Caught from here on; before, the signals ended the process at once.
-    let signals = Signals::new([SIGINT, SIGTERM])?;
+    // Caught from here on; before, these ended the process at once.
+    signals.add_signal(SIGINT)?;
+    signals.add_signal(SIGTERM)?;
     let reveals = if settings.reveal() == Reveal::Class { "the class alone" } else { "logits" };
     info!(%address, %fingerprint, models = names, "serving");
     write!(out, "{}", Greeting { address, models: names, reveals, metrics: shown, fingerprint })?;
@@ -55,7 +58,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     if arguments.until_stdin_ends {
         thread::spawn(end_with_stdin);
     }
-    serve(&service, listener, signals, settings.grace())
+    let grace = settings.grace();
+    let reloader = Reloader::start(arguments, settings, loaded, &service)?;
+    serve(&service, listener, signals, &reloader, grace)
 }
 
 /// Serves until a signal comes, then lets running inferences finish.
@@ -63,6 +68,7 @@ fn serve(
     service: &Arc<Service>,
     listener: TcpListener,
     mut signals: Signals,
+    reloader: &Reloader,
     grace: Duration,
 ) -> anyhow::Result<Answer> {
     let address = listener.local_addr()?;
@@ -70,11 +76,11 @@ fn serve(
         let service = Arc::clone(service);
         move || service.run(&listener)
     });
-    let signal = signals.forever().next();
+    let signal = wait_for_end(&mut signals, reloader);
     info!(signal, grace_s = grace.as_secs(), "shutting down; running inferences are finished");
     // A second signal ends the process at once.
     thread::spawn(move || {
-        if signals.forever().next().is_some() {
+        if signals.forever().any(|signal| signal != SIGHUP) {
             std::process::exit(2);
         }
     });
@@ -88,6 +94,19 @@ fn serve(
     }
     info!("all clients are gone");
     Ok(Answer::Yes)
+}
+
+/// The signal that ends the server. SIGHUP asks for new files, unless it says that the terminal is gone.
+fn wait_for_end(signals: &mut Signals, reloader: &Reloader) -> Option<i32> {
+    let had_terminal = std::io::stdin().is_terminal();
+    signals.forever().find(|signal| {
+        let has_lost_terminal = had_terminal && !std::io::stdin().is_terminal();
+        let is_reload = *signal == SIGHUP && !has_lost_terminal;
+        if is_reload {
+            reloader.ask();
+        }
+        !is_reload
+    })
 }
 
 /// A core dump or a page in swap would hold weights, keys and shares.
@@ -104,7 +123,10 @@ fn protect_memory() {
 fn raise_open_files(limits: &Limits) {
     let wanted = 2 * limits.clients as u64 + 128;
     if let Some(allowed) = process_memory::raise_open_files().filter(|allowed| *allowed < wanted) {
-        warn!(allowed, wanted, "too few open files are allowed for so many clients; raise the limit (ulimit -n)");
+        warn!(
+            allowed,
+            wanted, "too few open files are allowed for so many clients; raise the limit (ulimit -n)"
+        );
     }
 }
 
@@ -125,8 +147,14 @@ fn end_with_stdin() {
 fn bind(address: &str) -> anyhow::Result<TcpListener> {
     let found = address.to_socket_addrs().with_context(|| format!("{address} is no address to listen on"))?;
     let found: Vec<_> = found.collect();
-    TcpListener::bind(&found[..])
-        .with_context(|| format!("cannot listen on {address}; is another process there already?"))
+    TcpListener::bind(&found[..]).map_err(|error| {
+        let advice = match error.kind() {
+            ErrorKind::PermissionDenied => "this user may not; ports from 1024 on are free for everybody",
+            ErrorKind::AddrNotAvailable => "this machine does not have that address",
+            _ => "is another process there already?",
+        };
+        anyhow::Error::from(error).context(format!("cannot listen on {address}; {advice}"))
+    })
 }
 
 /// Logs go to stderr. They name clients, models and counts; images, answers and weights never come near them.

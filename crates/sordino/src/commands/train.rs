@@ -1,4 +1,5 @@
-//! `sordino train RECIPE`: a network learns; its run is a folder with checkpoints and a log.
+//! `sordino train RECIPE`: a network learns; its run is a folder with checkpoints and a log. Several recipes with the same
+//! data and teacher are trained side by side.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -9,8 +10,10 @@ use super::{Answer, trainer};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// A TOML file that names data, network, teacher, schedule and seed, such as recipes/quickstart.toml.
-    pub(super) recipe: PathBuf,
+    /// A TOML file that names data, network, teacher, schedule and seed, such as recipes/quickstart.toml; several are
+    /// trained side by side, with one teacher for all.
+    #[arg(required = true, value_name = "RECIPE")]
+    pub(super) recipes: Vec<PathBuf>,
     /// The folder of the images [default: the one that the recipe names].
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,
@@ -20,7 +23,7 @@ pub(super) struct Arguments {
     /// Go on after the last checkpoint of the run.
     #[arg(long)]
     pub(super) resume: bool,
-    /// The folder of the run [default: runs/ and the recipe's name].
+    /// The folder of the run, or of the folders of several [default: runs/ and the recipe's name].
     #[arg(long, value_name = "DIR")]
     pub(super) out: Option<PathBuf>,
     /// The largest file of a checkpoint, in MiB.

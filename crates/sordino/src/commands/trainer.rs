@@ -10,13 +10,14 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::bail;
+use network::text::with_causes;
 use recipes::checkpoint::Checkpoint;
 use recipes::data::Dataset;
 use recipes::method::SweepRun;
 use recipes::recipe::Recipe;
 use results::RECORDS;
 use training::optimize::OptimizeOptions;
-use training::run::RunOptions;
+use training::run::{Outcome, RunOptions};
 use training::tensor::{self, Device};
 
 use super::optimize::{CommonArguments, RunArguments};
@@ -28,30 +29,77 @@ pub(super) use reproduce::reproduce;
 pub(super) use step_time::measure_step;
 
 pub(super) fn train(arguments: &train::Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
-    let recipe = Recipe::from_file(&arguments.recipe)?;
-    if recipe.optimize.is_some() {
-        bail!("{} optimizes a network; use `sordino sweep` with it", arguments.recipe.display());
+    let is_alone = arguments.recipes.len() == 1;
+    let mut runs = Vec::with_capacity(arguments.recipes.len());
+    for path in &arguments.recipes {
+        let recipe = Recipe::from_file(path)?;
+        if recipe.optimize.is_some() {
+            bail!("{} optimizes a network; use `sordino sweep` with it", path.display());
+        }
+        let stem = path.file_stem().unwrap_or_default();
+        let folder = match &arguments.out {
+            Some(folder) if is_alone => folder.clone(),
+            Some(folder) => folder.join(stem),
+            None => Path::new("runs").join(stem),
+        };
+        if runs.iter().any(|(_, earlier, _)| *earlier == folder) {
+            bail!("two recipes would write to {}; give them different names", folder.display());
+        }
+        let watch = match is_alone {
+            true => train_watch::Terminal::new(),
+            false => train_watch::Terminal::of_run(&stem.to_string_lossy()),
+        };
+        runs.push((recipe, folder, watch));
     }
-    let stem = arguments.recipe.file_stem().unwrap_or_default();
     let options = RunOptions {
         data: arguments.data.clone(),
         shard_bytes: shard_bytes(arguments.shard_mib)?,
         device: device(arguments.device)?,
         resume: arguments.resume,
-        folder: arguments.out.clone().unwrap_or_else(|| Path::new("runs").join(stem)),
+        folder: runs[0].1.clone(),
         threads: arguments.threads,
     };
-    let outcome = training::run::train(recipe, &options, &mut train_watch::Terminal::new())?;
-    if arguments.json {
-        return write_json(out, &outcome);
+    let members = runs.iter_mut().map(|(recipe, folder, watch)| training::run::Member {
+        recipe: recipe.clone(),
+        folder: folder.clone(),
+        watch,
+    });
+    let outcomes = training::run::train_together(members.collect(), &options)?;
+    let mut ended = Vec::with_capacity(runs.len());
+    let mut failed = Vec::new();
+    for ((_, folder, watch), outcome) in runs.iter().zip(outcomes) {
+        match outcome {
+            Ok(outcome) => ended.push((folder, outcome)),
+            Err(error) if is_alone => return Err(error.into()),
+            Err(error) => {
+                watch.say(&format!("failed: {}", with_causes(&error)));
+                failed.push(folder.display().to_string());
+            }
+        }
     }
+    if arguments.json && is_alone {
+        write_json(out, &ended[0].1)?;
+    } else if arguments.json {
+        write_json(out, &ended.iter().map(|(_, outcome)| outcome).collect::<Vec<_>>())?;
+    } else {
+        for (folder, outcome) in &ended {
+            write_trained(folder, outcome, out)?;
+        }
+    }
+    if !failed.is_empty() {
+        bail!("{} of {} runs failed: {}", failed.len(), runs.len(), failed.join(", "));
+    }
+    Ok(Answer::Yes)
+}
+
+fn write_trained(folder: &Path, outcome: &Outcome, out: &mut dyn Write) -> anyhow::Result<()> {
     for tried in &outcome.results {
         writeln!(out, "{:.2}% of {} {} images", 100.0 * tried.accuracy, tried.images, tried.on)?;
     }
-    let run = options.folder.display();
+    let run = folder.display();
     writeln!(out, "checkpoint {}", outcome.checkpoint.display())?;
     writeln!(out, "next: sordino report {run}; sordino freeze {run} -o {run}/model.sordino")?;
-    Ok(Answer::Yes)
+    Ok(())
 }
 
 pub(super) fn evaluate(arguments: &evaluate::Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {

@@ -84,6 +84,11 @@ pub enum LearnError {
     /// Parts on different devices.
     #[error("network, teacher and images lie on different devices; expected all on one")]
     Devices,
+    /// Learners that see different batches.
+    #[error(
+        "learners go together only with one seed, batch, augmentation and data set, and all or none with a teacher"
+    )]
+    Apart,
     /// A loss that is no number.
     #[error("the loss of epoch {epoch} is not a finite number; lower the learning rate, or clip gradients")]
     Diverged {

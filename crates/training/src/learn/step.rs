@@ -1,6 +1,6 @@
 //! One step, and how a step is undone.
 
-use super::Learner;
+use super::{Fellow, Learner};
 use crate::assemble::{Mode, NumberKinds, Output};
 use crate::distill::Targets;
 use crate::tensor::{Kind, Tensor, no_grad};
@@ -12,14 +12,33 @@ impl Learner {
     /// Learns from one batch. Everything it needs and makes stays on the device.
     pub(super) fn step(&mut self) {
         let row = no_grad(|| self.tables.read());
-        let (images, targets) = no_grad(|| self.batch(&row));
+        let images = no_grad(|| self.batch(&row));
         let teacher = self.teacher.as_ref();
         let teacher = no_grad(|| teacher.map(|teacher| teacher.forward(&images, Mode::Evaluate).logits));
-        let output = self.network.forward(&images, Mode::Train { drop_path: row.drop_path.as_ref() });
+        for Fellow { learner, lane } in &mut self.fellows {
+            lane.run(|| {
+                let row = no_grad(|| learner.tables.read());
+                learner.learn(&row, &images, teacher.as_ref());
+            });
+            if !self.is_settled {
+                lane.join();
+            }
+        }
+        self.learn(&row, &images, teacher.as_ref());
+        for Fellow { lane, .. } in &mut self.fellows {
+            lane.join();
+        }
+        self.is_settled = true;
+    }
+
+    /// Learns from images and what a teacher says of them.
+    fn learn(&mut self, row: &super::tables::Row, images: &Tensor, teacher: Option<&Tensor>) {
+        let targets = no_grad(|| self.targets(row));
+        let output = self.network.forward(images, Mode::Train { drop_path: row.drop_path.as_ref() });
         let mut loss = self.options.losses.total(
             &output.logits,
             output.auxiliary.as_ref(),
-            teacher.as_ref(),
+            teacher,
             &targets,
             &row.distillation.squeeze(),
         );
@@ -33,22 +52,26 @@ impl Learner {
         no_grad(|| self.tables.advance());
     }
 
-    fn batch(&self, row: &super::tables::Row) -> (Tensor, Targets) {
+    fn batch(&self, row: &super::tables::Row) -> Tensor {
+        match &self.fixed_batch {
+            Some((images, _)) => images.shallow_clone(),
+            None => self.images.pixels.batch(&self.options.augmentation, &row.draws),
+        }
+    }
+
+    fn targets(&self, row: &super::tables::Row) -> Targets {
         let kind = self.network.options().precision.master_kind();
         let smoothing = self.options.losses.label_smoothing;
         let classes = self.images.classes;
-        if let Some((images, labels)) = &self.fixed_batch {
-            return (images.shallow_clone(), Targets::plain(labels, classes, smoothing, kind));
+        if let Some((_, labels)) = &self.fixed_batch {
+            return Targets::plain(labels, classes, smoothing, kind);
         }
-        let augmentation = &self.options.augmentation;
-        let images = self.images.pixels.batch(augmentation, &row.draws);
         let labels = self.images.labels.index_select(0, &row.draws.order);
-        let targets = if augmentation.has_mixtures() {
+        if self.options.augmentation.has_mixtures() {
             Targets::mixed(&labels, &labels.flip([0]), &row.draws.share, classes, smoothing, kind)
         } else {
             Targets::plain(&labels, classes, smoothing, kind)
-        };
-        (images, targets)
+        }
     }
 
     /// Adds loss and right answers to the totals.
@@ -73,7 +96,7 @@ impl Learner {
         }
     }
 
-    /// Every tensor a step changes, the tables' counter apart.
+    /// Every tensor a step changes, the tables' counters apart.
     fn changed(&self) -> Vec<Tensor> {
         let averages = self.average.iter().flat_map(|(weights, statistics)| [weights, statistics]);
         let rows = self.memory.named_rows().map(|(_, row)| row);
@@ -83,7 +106,8 @@ impl Learner {
             self.memory.steps(),
             &self.totals,
         ];
-        own.into_iter().chain(rows).chain(averages).map(Tensor::shallow_clone).collect()
+        let own = own.into_iter().chain(rows).chain(averages).map(Tensor::shallow_clone);
+        own.chain(self.fellows.iter().flat_map(|fellow| fellow.learner.changed())).collect()
     }
 
     /// Copies of everything a step changes.
@@ -96,7 +120,13 @@ impl Learner {
         for (mut tensor, before) in self.changed().into_iter().zip(before) {
             tensor.copy_(before);
         }
+        self.start_again();
+    }
+
+    /// Reads what was put back, from the first step on.
+    fn start_again(&mut self) {
         self.network.parameters_mut().refresh();
         self.tables.rewind();
+        self.fellows.iter_mut().for_each(|fellow| fellow.learner.start_again());
     }
 }

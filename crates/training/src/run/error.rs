@@ -58,6 +58,25 @@ pub enum RunError {
         /// The first line that differs.
         difference: String,
     },
+    /// Recipes that do not share their batches or their teacher.
+    #[error("the recipes differ in {key}; those trained together need the same, so train them one by one")]
+    Apart {
+        /// The first key that differs.
+        key: &'static str,
+    },
+    /// Runs that were interrupted at different times.
+    #[error(
+        "the run in {} is at epoch {came}, the first at {expected}; go on with each of them alone, or choose other folders",
+        folder.display()
+    )]
+    OtherEpoch {
+        /// The folder.
+        folder: PathBuf,
+        /// Its epochs.
+        came: u32,
+        /// Those of the first.
+        expected: u32,
+    },
     /// The teacher.
     #[error("the teacher {} cannot be used", path.display())]
     Teacher {

@@ -10,28 +10,48 @@ use recipes::file::FileError;
 use recipes::recipe::{MaskSection, Precision, Recipe, TrainOn};
 
 use super::options::learn_options;
-use super::{LEARNING, RunError, RunOptions};
+use super::{LEARNING, RunError};
 use crate::assemble::{AssembleOptions, TrainableNetwork};
 use crate::learn::{DeviceImages, ImageSet, Learner};
 use crate::tensor::Device;
 
 /// The checkpoint to go on after; nothing for a new run.
-pub(super) fn earlier(recipe: &Recipe, options: &RunOptions) -> Result<Option<Checkpoint>, RunError> {
-    let folder = &options.folder;
+pub(super) fn earlier(recipe: &Recipe, folder: &Path, resume: bool) -> Result<Option<Checkpoint>, RunError> {
     let found = checkpoint::find(folder).ok();
     let Some(found) = found else {
         // Nothing to go on after is no error: an interrupted run may not have come to its first checkpoint.
         return Ok(None);
     };
-    if !options.resume {
+    if !resume {
         let epoch = Checkpoint::load(&found, Part::Weights)?.state.epoch;
-        return Err(RunError::Exists { folder: folder.clone(), epoch });
+        return Err(RunError::Exists { folder: folder.into(), epoch });
     }
     let checkpoint = Checkpoint::load(&found, Part::All)?;
     if let Some(difference) = first_difference(&checkpoint.state.recipe, recipe) {
-        return Err(RunError::OtherRecipe { folder: folder.clone(), difference });
+        return Err(RunError::OtherRecipe { folder: folder.into(), difference });
     }
     Ok(Some(checkpoint))
+}
+
+/// Refuses recipes that do not see the same batches, or ask another teacher.
+pub(super) fn must_go_together<'a>(mut recipes: impl Iterator<Item = &'a Recipe>) -> Result<(), RunError> {
+    let Some(first) = recipes.next() else { return Ok(()) };
+    for other in recipes {
+        let (one, two) = (&first.training, &other.training);
+        let alike = [
+            ("seed", first.seed == other.seed),
+            ("data", first.data == other.data),
+            ("teacher", first.teacher == other.teacher),
+            ("training.epochs", one.epochs == two.epochs),
+            ("training.batch", one.batch == two.batch),
+            ("training.precision", one.precision == two.precision),
+            ("training.augmentation", one.augmentation == two.augmentation),
+        ];
+        if let Some((key, _)) = alike.into_iter().find(|(_, is_alike)| !is_alike) {
+            return Err(RunError::Apart { key });
+        }
+    }
+    Ok(())
 }
 
 /// The first line in which two recipes differ; where the data lies and how often things are written makes no difference.
@@ -135,6 +155,15 @@ pub(crate) fn image_set(set: &Dataset) -> ImageSet<'_> {
     }
 }
 
+/// Whose teacher a learner has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Its own.
+    First,
+    /// The first one's.
+    Fellow,
+}
+
 /// A learner at its first step, or where an earlier checkpoint left it.
 pub(super) fn learner(
     recipe: &Recipe,
@@ -142,6 +171,7 @@ pub(super) fn learner(
     images: &Images,
     earlier: Option<&Checkpoint>,
     device: Device,
+    place: Place,
 ) -> Result<Learner, RunError> {
     let options = assemble_options(recipe, device);
     let mut network = TrainableNetwork::new(spec, &options, device)?;
@@ -155,7 +185,7 @@ pub(super) fn learner(
         }
         (None, None) => {}
     }
-    let teacher = recipe.teacher.as_ref().map(|teacher| {
+    let teacher = recipe.teacher.as_ref().filter(|_| place == Place::First).map(|teacher| {
         let load = || -> Result<TrainableNetwork, RunError> {
             let checkpoint = Checkpoint::load(&teacher.checkpoint, Part::Weights)?;
             images.must_match(&checkpoint.state, &teacher.checkpoint)?;
@@ -167,7 +197,11 @@ pub(super) fn learner(
         load().map_err(failed)
     });
     let set = DeviceImages::new(&image_set(&images.training), device)?;
-    let mut learner = Learner::new(network, teacher.transpose()?, learn_options(recipe), set)?;
+    let (teacher, options) = (teacher.transpose()?, learn_options(recipe));
+    let mut learner = match place {
+        Place::First => Learner::new(network, teacher, options, set)?,
+        Place::Fellow => Learner::fellow(network, options, set)?,
+    };
     if let Some(earlier) = earlier {
         let state: Arrays =
             earlier.optimizer.clone().into_iter().filter(|(name, _)| !name.starts_with(LEARNING)).collect();

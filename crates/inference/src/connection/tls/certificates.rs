@@ -7,7 +7,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use super::{NAME, TlsError};
+use super::{NAME, TlsError, Validity};
 
 /// The BLAKE3 hash of a server's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,9 @@ impl std::str::FromStr for Fingerprint {
     type Err = TlsError;
 
     fn from_str(text: &str) -> Result<Self, TlsError> {
-        let bytes = from_hex(text).map_err(|_| TlsError::Fingerprint { came: text.to_owned() })?;
+        // Other programs write a colon between bytes.
+        let bytes =
+            from_hex(&text.replace(':', "")).map_err(|_| TlsError::Fingerprint { came: text.to_owned() })?;
         Ok(Self(bytes))
     }
 }
@@ -121,12 +123,24 @@ impl CertifiedKey {
     /// Reads both from PEM.
     ///
     /// # Errors
-    /// When either is missing.
+    /// When either is missing, or the key is not that of the first certificate.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, TlsError> {
         let chain = certificates(chain)?;
         let key = PrivateKeyDer::from_pem_slice(key)
             .map_err(|source| TlsError::Pem { what: "private key", source })?;
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        rustls::sign::CertifiedKey::from_der(chain.clone(), key.clone_key(), &provider).map_err(|error| {
+            match error {
+                rustls::Error::InconsistentKeys(_) => TlsError::OtherKey,
+                error => TlsError::Unusable(error),
+            }
+        })?;
         Ok(Self { chain, key })
+    }
+
+    /// From when to when the first certificate is valid, where its dates can be read.
+    pub fn validity(&self) -> Option<Validity> {
+        Validity::of(&self.chain[0])
     }
 
     /// What clients pin.
@@ -165,6 +179,9 @@ mod tests {
     fn fingerprints_read_back() {
         let fingerprint = Identity::generate().unwrap().fingerprint();
         assert_eq!(fingerprint.to_string().parse::<Fingerprint>().unwrap(), fingerprint);
+        let text = fingerprint.to_string().to_uppercase();
+        let pairs: Vec<_> = (0..32).map(|at| &text[2 * at..2 * at + 2]).collect();
+        assert_eq!(pairs.join(":").parse::<Fingerprint>().unwrap(), fingerprint);
         for bad in ["", "zz", &"g".repeat(64), &"é".repeat(32)] {
             assert!(bad.parse::<Fingerprint>().is_err());
         }

@@ -79,6 +79,14 @@ pub enum TlsError {
         /// What is wrong.
         source: rustls::pki_types::pem::Error,
     },
+    /// The key of another certificate.
+    #[error("the private key is not that of the certificate; give the key that the certificate was made for")]
+    OtherKey,
+    /// Of no known kind, or damaged.
+    #[error(
+        "certificate or private key cannot be used; expected an X.509 certificate with an RSA, ECDSA or Ed25519 key"
+    )]
+    Unusable(#[source] rustls::Error),
     /// No certificate could be made.
     #[error("no certificate could be made")]
     Certificate(#[from] rcgen::Error),
@@ -152,6 +160,7 @@ impl From<rustls::Error> for TlsError {
                 | Alert::AccessDenied,
             ) => Self::ClientCertificateRefused,
             Error::AlertReceived(_) => Self::Alert(error),
+            Error::InconsistentKeys(_) => Self::OtherKey,
             _ => Self::Handshake(error),
         }
     }

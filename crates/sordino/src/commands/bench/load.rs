@@ -26,7 +26,6 @@ use network::reference;
 use report::Report;
 use server::ServerProcess;
 
-use super::private::write_model;
 use crate::commands::model::{ModelArguments, trial_image};
 use crate::commands::serve::PROCESS_BYTES;
 use crate::commands::{Answer, write_json};
@@ -74,7 +73,6 @@ struct Visit {
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     let (model, _) = arguments.model.load_or_freeze()?;
-    let file = write_model(&model)?;
     let plan = Plan::new(Arc::new(model.outline().clone()), Reveal::Logits)?;
     let clients = arguments.clients.get();
     let limits = Limits { clients, running: arguments.running, process: PROCESS_BYTES, ..Limits::default() };
@@ -83,7 +81,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let batches = plan.server_online_memory() * (arguments.running.get() * (batch - 1)) as u64;
     let needed = Service::memory_for(std::iter::once(&plan), &limits) + prepared + batches;
     let limit = arguments.max_memory.map_or(needed, |size| size.0);
-    let mut server = ServerProcess::start(&file, arguments.running, clients, limit)?;
+    let mut server = ServerProcess::start(&model, arguments.running, clients, limit)?;
     let watch = server.watch()?;
     let start = Instant::now();
     let visits = visit_all(&server, &model, clients, (batch, rounds));
@@ -182,7 +180,9 @@ impl Visit {
         self.waiting += (admitted - start) + (accepted - ready);
         self.offline += ready - admitted;
         self.online += accepted.elapsed();
-        self.answers.extend(numbers.zip(answers).zip(records).map(|((number, answer), coins)| (number, answer, coins)));
+        self.answers.extend(
+            numbers.zip(answers).zip(records).map(|((number, answer), coins)| (number, answer, coins)),
+        );
         Ok(())
     }
 }

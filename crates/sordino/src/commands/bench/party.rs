@@ -54,6 +54,11 @@ pub(super) struct Measured {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    // Whoever started this holds the other end of standard input: without them there is nothing to serve.
+    std::thread::spawn(|| {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        std::process::exit(2);
+    });
     let start = Instant::now();
     let model = InferenceModel::load(&arguments.model)
         .with_context(|| format!("cannot load {}", arguments.model.display()))?;

@@ -5,8 +5,8 @@ mod report;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::path::PathBuf;
+use std::process::{ChildStdout, Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
@@ -20,7 +20,6 @@ use network::digest::from_hex;
 use network::image::Image;
 use network::inference_model::InferenceModel;
 use network::reference;
-use tempfile::TempPath;
 
 use report::Report;
 
@@ -29,6 +28,7 @@ use super::relay::relay;
 use crate::commands::link::Link;
 use crate::commands::model::{ModelArguments, trial_image};
 use crate::commands::progress::OfflineProgress;
+use crate::commands::servant::Servant;
 use crate::commands::trial::{digest, note_timing};
 use crate::commands::{Answer, write_json};
 
@@ -93,8 +93,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         "--record belongs to a model file that was frozen from a run, one image at a time"
     );
     let (model, _) = arguments.model.load_or_freeze()?;
-    let file = write_model(&model)?;
-    let mut server = ServerProcess::start(arguments, &file)?;
+    let mut server = ServerProcess::start(arguments, &model)?;
     let address = match arguments.link {
         Link::LOOPBACK => server.address,
         link => relay(link, server.address)?,
@@ -173,24 +172,27 @@ fn judge(
     Ok(judged)
 }
 
-/// A model in a temporary file, for the other process to read.
-pub(super) fn write_model(model: &InferenceModel) -> anyhow::Result<TempPath> {
-    let path = tempfile::Builder::new().prefix("sordino-bench-").tempfile()?.into_temp_path();
+/// Writes a model where only the other process finds it. Whoever calls this removes it as soon as that has read it.
+pub(super) fn write_model(model: &InferenceModel, servant: &Servant) -> anyhow::Result<PathBuf> {
+    // The folder is closed to everybody else.
+    let path = servant.folder().join("model.sordino");
     model.save(&path)?;
     Ok(path)
 }
 
 struct ServerProcess {
-    child: Child,
+    servant: Servant,
     output: BufReader<ChildStdout>,
     address: SocketAddr,
     fingerprint: Fingerprint,
 }
 
 impl ServerProcess {
-    fn start(arguments: &Arguments, model: &Path) -> anyhow::Result<Self> {
+    fn start(arguments: &Arguments, model: &InferenceModel) -> anyhow::Result<Self> {
+        let servant = Servant::new("sordino-bench-")?;
+        let model = write_model(model, &servant)?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["bench", "server"]).arg(model);
+        command.args(["bench", "server"]).arg(&model);
         command.arg("--inferences").arg(arguments.repeat.to_string());
         command.arg("--threads").arg(arguments.threads.to_string());
         command.arg("--batch").arg(arguments.batch.to_string());
@@ -200,30 +202,25 @@ impl ServerProcess {
         if let Some(bytes) = arguments.weight_memory {
             command.arg("--weight-memory").arg(bytes.to_string());
         }
-        let mut child =
-            command.stdout(Stdio::piped()).spawn().context("cannot start the server's process")?;
-        let output = child.stdout.take().context("the server's output was piped")?;
+        servant.start(command.stdout(Stdio::piped()))?;
+        let output = servant.with_child(|child| child.stdout.take())?;
+        let output = output.context("the server's output was piped")?;
         let mut output = BufReader::new(output);
         let mut line = String::new();
         output.read_line(&mut line)?;
         let Some((address, fingerprint)) = line.trim().split_once(' ') else {
             bail!("the server's process ended before it was ready");
         };
-        Ok(Self { child, address: address.parse()?, fingerprint: fingerprint.parse()?, output })
+        std::fs::remove_file(&model)?;
+        Ok(Self { servant, address: address.parse()?, fingerprint: fingerprint.parse()?, output })
     }
 
     fn finish(&mut self) -> anyhow::Result<Measured> {
         let mut text = String::new();
         self.output.read_to_string(&mut text)?;
-        ensure!(self.child.wait()?.success(), "the server's process failed");
+        let mut child = self.servant.take_child().context("the server's process runs")?;
+        ensure!(child.wait()?.success(), "the server's process failed");
         Ok(serde_json::from_str(&text)?)
-    }
-}
-
-impl Drop for ServerProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

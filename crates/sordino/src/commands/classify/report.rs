@@ -12,14 +12,144 @@ use serde::Serialize;
 
 use client::{Cost, PrivateClient};
 
+use super::Arguments;
+use crate::commands::write_json;
+
+/// What all images together took so far.
+pub(super) struct Totals {
+    pub(super) cost: Cost,
+    pub(super) wall: Duration,
+    pub(super) online: Duration,
+}
+
+impl Totals {
+    pub(super) fn new(cost: Cost) -> Self {
+        Self { cost, wall: Duration::ZERO, online: Duration::ZERO }
+    }
+}
+
+/// An image that cannot be used, and why.
+#[derive(Serialize)]
+pub(super) struct Skipped {
+    pub(super) file: PathBuf,
+    pub(super) error: String,
+}
+
+/// Says what is learned: for people as it comes, or as JSON.
+pub(super) struct Printer<'a> {
+    out: &'a mut dyn Write,
+    form: Form,
+    top: usize,
+    answered: usize,
+    /// Kept for the object at the end.
+    images: Vec<ImageReport>,
+    skipped: Vec<Skipped>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Text,
+    /// One object at the end.
+    Json,
+    /// An object a line.
+    JsonLines,
+}
+
+impl<'a> Printer<'a> {
+    pub(super) fn new(
+        out: &'a mut dyn Write,
+        arguments: &Arguments,
+        skipped: Vec<Skipped>,
+    ) -> anyhow::Result<Self> {
+        let form = match (arguments.json, arguments.json_lines) {
+            (true, _) => Form::Json,
+            (_, true) => Form::JsonLines,
+            _ => Form::Text,
+        };
+        if form == Form::JsonLines {
+            skipped.iter().try_for_each(|skipped| write_line(out, skipped))?;
+        }
+        Ok(Self { out, form, top: arguments.top, answered: 0, images: Vec::new(), skipped })
+    }
+
+    /// How many answers there were.
+    pub(super) fn answered(&self) -> usize {
+        self.answered
+    }
+
+    /// Says one answer, or keeps it for the end.
+    pub(super) fn print(
+        &mut self,
+        path: &Path,
+        answer: &Answer,
+        client: &PrivateClient,
+    ) -> anyhow::Result<()> {
+        self.answered += 1;
+        let image = ImageReport::new(path, answer, client.outline(), self.top);
+        match self.form {
+            Form::Text => image.write(self.out)?,
+            Form::JsonLines => write_line(self.out, &image)?,
+            Form::Json => self.images.push(image),
+        }
+        Ok(())
+    }
+
+    /// What was said so far is seen.
+    pub(super) fn flush(&mut self) -> anyhow::Result<()> {
+        Ok(self.out.flush()?)
+    }
+
+    /// Says what is said once. True where images were passed over.
+    pub(super) fn finish(
+        self,
+        client: &mut PrivateClient,
+        totals: &Totals,
+        failure: Option<&anyhow::Error>,
+    ) -> anyhow::Result<bool> {
+        let has_skipped = !self.skipped.is_empty();
+        match self.form {
+            Form::Json => {
+                let mut report = Report::new(client, totals, self.images, self.skipped);
+                report.failure = failure.map(|failure| format!("{failure:#}"));
+                write_json(self.out, &report)?;
+            }
+            Form::JsonLines => {}
+            Form::Text => {
+                if failure.is_none() && client.reveal() == Reveal::Class {
+                    let text =
+                        "The server reveals the class alone, so there are no scores and no second guesses.";
+                    writeln!(self.out, "{text}")?;
+                }
+                if has_skipped {
+                    let (skipped, all) = (self.skipped.len(), self.skipped.len() + self.answered);
+                    writeln!(self.out, "{skipped} of {all} images could not be used and were skipped.")?;
+                }
+            }
+        }
+        self.out.flush()?;
+        Ok(has_skipped)
+    }
+}
+
+fn write_line(out: &mut dyn Write, value: &impl Serialize) -> anyhow::Result<()> {
+    serde_json::to_writer(&mut *out, value)?;
+    Ok(writeln!(out)?)
+}
+
 /// What `--json` prints.
 #[derive(Serialize)]
-pub(super) struct Report {
+struct Report {
     model: String,
     reveals: &'static str,
     outline_digest: String,
     weight_commitment: String,
     images: Vec<ImageReport>,
+    /// Images that could not be used.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<Skipped>,
+    /// Why there are no more answers, where something ended it early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    failure: Option<String>,
     bytes_up: u64,
     bytes_down: u64,
     predicted_bytes: u64,
@@ -31,7 +161,7 @@ pub(super) struct Report {
 }
 
 #[derive(Serialize)]
-pub(super) struct ImageReport {
+struct ImageReport {
     file: PathBuf,
     best: Vec<Guess>,
 }
@@ -47,7 +177,7 @@ struct Guess {
 }
 
 impl ImageReport {
-    pub(super) fn new(path: &Path, answer: &Answer, outline: &ModelOutline, top: usize) -> Self {
+    fn new(path: &Path, answer: &Answer, outline: &ModelOutline, top: usize) -> Self {
         let name = |class| outline.class_name(class).map(str::to_owned);
         let best = match answer {
             Answer::Class(class) => vec![Guess { class: *class, name: name(*class), logit: None }],
@@ -66,16 +196,28 @@ impl ImageReport {
         };
         Self { file: path.to_owned(), best }
     }
+
+    fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
+        writeln!(out, "{}", self.file.display())?;
+        for guess in &self.best {
+            let name = guess.name.clone().unwrap_or_else(|| format!("class {}", guess.class));
+            match guess.logit {
+                Some(logit) => writeln!(out, "  {logit:8.2}  {name}")?,
+                None => writeln!(out, "  {name}")?,
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Report {
-    pub(super) fn new(
+    fn new(
         client: &mut PrivateClient,
-        cost: &Cost,
-        wall: Duration,
-        online: Duration,
+        totals: &Totals,
         images: Vec<ImageReport>,
+        skipped: Vec<Skipped>,
     ) -> Self {
+        let Totals { cost, wall, online } = totals;
         let (model, reveal) = (client.model().to_owned(), client.reveal());
         let session = client.session_mut();
         let agreement = session.agreement();
@@ -93,31 +235,13 @@ impl Report {
             bytes_down: sum(|traffic| traffic.bytes_down),
             predicted_bytes: cost.bytes() * images.len() as u64,
             images,
+            skipped,
+            failure: None,
             wall_s: wall.as_secs_f64(),
             online_wall_s: online.as_secs_f64(),
             link_down_mbps: cost.link.down * 8e-6,
             link_up_mbps: cost.link.up * 8e-6,
             link_round_trip_ms: cost.link.round_trip.as_secs_f64() * 1e3,
         }
-    }
-
-    pub(super) fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        for image in &self.images {
-            writeln!(out, "{}", image.file.display())?;
-            for guess in &image.best {
-                let name = guess.name.clone().unwrap_or_else(|| format!("class {}", guess.class));
-                match guess.logit {
-                    Some(logit) => writeln!(out, "  {logit:8.2}  {name}")?,
-                    None => writeln!(out, "  {name}")?,
-                }
-            }
-        }
-        if self.reveals == "class" {
-            writeln!(
-                out,
-                "The server reveals the class alone, so there are no scores and no second guesses."
-            )?;
-        }
-        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use service::Settings;
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(in crate::commands) struct Arguments {
     /// Model files, as FILE or NAME=FILE; without a name a model is called by its file's.
     #[arg(value_name = "MODEL")]
@@ -36,7 +36,9 @@ impl Arguments {
         if models.is_empty() {
             bail!("there is no model to serve; name a file made by `sordino freeze`");
         }
-        Ok(Settings { models, ..self.settings.clone().or(Settings { models: BTreeMap::new(), ..file }) })
+        let settings = self.settings.clone().or(Settings { models: BTreeMap::new(), ..file });
+        settings.check()?;
+        Ok(Settings { models, ..settings })
     }
 }
 

@@ -79,7 +79,8 @@ impl Report {
             images: visits.iter().map(|visit| visit.answers.len()).sum(),
             running: arguments.running.get(),
             wall_s: wall.as_secs_f64(),
-            images_per_s: visits.iter().map(|visit| visit.answers.len()).sum::<usize>() as f64 / wall.as_secs_f64().max(1e-9),
+            images_per_s: visits.iter().map(|visit| visit.answers.len()).sum::<usize>() as f64
+                / wall.as_secs_f64().max(1e-9),
             close: right.close,
             same_class_as_plain: right.class,
             connect: latency(|visit| visit.connect),

@@ -3,8 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::num::NonZeroUsize;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -12,9 +11,11 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use inference::connection::Fingerprint;
-use tempfile::TempDir;
+use network::inference_model::InferenceModel;
 
 use crate::commands::bench::party::peak_memory_of;
+use crate::commands::bench::private::write_model;
+use crate::commands::servant::Servant;
 use crate::commands::serve::Greeting;
 
 /// How often the server is asked how much it has promised.
@@ -25,9 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const SILENCE: &str = "120";
 
 pub(super) struct ServerProcess {
-    child: Child,
-    /// The state of the server, removed with it.
-    _folder: TempDir,
+    servant: Servant,
     pub(super) address: String,
     pub(super) fingerprint: Fingerprint,
     metrics: SocketAddr,
@@ -35,15 +34,17 @@ pub(super) struct ServerProcess {
 
 impl ServerProcess {
     pub(super) fn start(
-        model: &Path,
+        model: &InferenceModel,
         running: NonZeroUsize,
         clients: usize,
         limit: u64,
     ) -> anyhow::Result<Self> {
-        let folder = tempfile::Builder::new().prefix("sordino-load-").tempdir()?;
+        let servant = Servant::new("sordino-load-")?;
+        let model = write_model(model, &servant)?;
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("serve").arg(model).args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
-        command.args(["--store", "none", "--timeout", SILENCE]).arg("--state").arg(folder.path());
+        command.arg("serve").arg(&model).args(["--listen", "127.0.0.1:0", "--metrics", "127.0.0.1:0"]);
+        command.args(["--store", "none", "--timeout", SILENCE]).arg("--state").arg(servant.folder());
+        command.arg("--until-stdin-ends");
         command.args(["--max-running", &running.to_string(), "--max-clients", &clients.to_string()]);
         command.args(["--max-memory", &limit.to_string()]);
         // All clients here have one address.
@@ -51,14 +52,15 @@ impl ServerProcess {
             command.arg(format!("--client-{flag}=0"));
         }
         command.args(["--preparations-per-hour", "0", "--answers-per-hour", "0"]);
-        let spawned = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
-        let mut child = spawned.context("cannot start the server's process")?;
-        let output = child.stdout.take().context("the server's output was piped")?;
+        servant.start(command.stdout(Stdio::piped()).stderr(Stdio::null()))?;
+        let output = servant.with_child(|child| child.stdout.take())?;
+        let output = output.context("the server's output was piped")?;
         let greeting = Greeting::read(output, true);
         let greeting = greeting.context("the server's process ended before it was ready")?;
+        std::fs::remove_file(&model)?;
         let metrics = greeting.metrics.context("metrics were asked for")?;
         let (address, fingerprint) = (greeting.address.to_string(), greeting.fingerprint);
-        Ok(Self { child, _folder: folder, address, fingerprint, metrics })
+        Ok(Self { servant, address, fingerprint, metrics })
     }
 
     /// Looks at what it promises until told to stop.
@@ -79,22 +81,17 @@ impl ServerProcess {
 
     /// The most memory it ever held, where the system tells.
     pub(super) fn peak_memory(&self) -> Option<u64> {
-        peak_memory_of(&self.child.id().to_string())
+        let id = self.servant.with_child(|child| child.id()).ok()?;
+        peak_memory_of(&id.to_string())
     }
 
-    /// Ends it as systemd does.
+    /// Ends it and waits for that.
     pub(super) fn stop(&mut self) -> anyhow::Result<()> {
-        let id = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(id, rustix::process::Signal::TERM)?;
-        ensure!(self.child.wait()?.success(), "the server's process did not end well");
+        let mut child = self.servant.take_child().context("the server's process runs")?;
+        // To it this is a SIGTERM.
+        child.stdin.take();
+        ensure!(child.wait()?.success(), "the server's process did not end well");
         Ok(())
-    }
-}
-
-impl Drop for ServerProcess {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

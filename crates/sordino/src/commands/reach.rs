@@ -1,0 +1,145 @@
+//! Which server a verb talks to, and how it knows that it is the right one.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use client::prepared_file::PreparedFile;
+use client::{ConnectOptions, PrivateClient};
+use inference::client::Wishes;
+use inference::connection::{CertifiedKey, DEFAULT_LEAST_RATE, Fingerprint, Trust};
+use inference::setup::messages::ModelName;
+use network::digest::Digest;
+use sealed::secret_file::read_private_pem;
+use service::ByteSize;
+
+/// Which server, and how to know that it is the right one.
+#[derive(Debug, Args)]
+pub(super) struct ServerArguments {
+    /// The server, as HOST or HOST:PORT.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) server: String,
+    #[command(flatten)]
+    reach: ReachArguments,
+    /// Accept only the model whose outline has this digest, as `--json` shows it.
+    #[arg(long, value_name = "HEX")]
+    expect_outline: Option<Digest>,
+    /// Accept only weights with this commitment, as `--json` shows it.
+    #[arg(long, value_name = "HEX")]
+    expect_weights: Option<Digest>,
+    /// Memory that one inference may take here, whatever the server's model asks for.
+    #[arg(long, default_value = "4G", value_name = "SIZE")]
+    pub(super) max_memory: ByteSize,
+    /// Bytes a second, over a whole phase, below which the link is given up.
+    #[arg(long, default_value_t = DEFAULT_LEAST_RATE, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    min_rate: u64,
+    /// Threads to compute with.
+    #[arg(long, default_value = "1", value_name = "COUNT")]
+    threads: NonZeroUsize,
+}
+
+/// How to know a server, what to show it, which model to ask for.
+#[derive(Debug, Args)]
+pub(super) struct ReachArguments {
+    /// The server's fingerprint, as `sordino serve` prints it.
+    #[arg(long, value_name = "HEX", conflicts_with = "ca")]
+    fingerprint: Option<Fingerprint>,
+    /// The authorities (PEM) that vouch for the server.
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Which of the server's models.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// A certificate (PEM) for servers that ask for one.
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    client_cert: Option<PathBuf>,
+    /// Its key (PEM).
+    #[arg(long, value_name = "FILE", requires = "client_cert")]
+    client_key: Option<PathBuf>,
+    /// Seconds that the server may be silent.
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    timeout: u64,
+}
+
+impl ServerArguments {
+    /// Connects, or says how to.
+    pub(super) fn connect(&self) -> anyhow::Result<PrivateClient> {
+        self.connect_for(None)
+    }
+
+    /// Connects to the server and model that a file was prepared for, or says what differs.
+    pub(super) fn connect_for(&self, file: Option<&PreparedFile>) -> anyhow::Result<PrivateClient> {
+        let known = file.map(PreparedFile::description);
+        let agreed = known.map(|known| known.agreement);
+        let wishes = Wishes {
+            model: self.reach.model(known.map(|known| known.model.as_str()))?,
+            reveal: None,
+            outline_digest: self.expect_outline.or(agreed.map(|agreed| agreed.outline)),
+            commitment: self.expect_weights.or(agreed.map(|agreed| agreed.commitment)),
+            max_memory: self.max_memory.0,
+        };
+        self.reach.connect(&self.server, wishes, self.min_rate, self.threads)
+    }
+}
+
+impl ReachArguments {
+    /// Connects for questions and answers alone, to whichever model has this name.
+    pub(super) fn connect_to_talk(&self, server: &str, model: &str) -> anyhow::Result<PrivateClient> {
+        let model = self.model(Some(model))?;
+        let wishes = Wishes { model, max_memory: u64::MAX, ..Wishes::default() };
+        self.connect(server, wishes, DEFAULT_LEAST_RATE, NonZeroUsize::MIN)
+    }
+
+    fn connect(
+        &self,
+        server: &str,
+        wishes: Wishes,
+        least_rate: u64,
+        threads: NonZeroUsize,
+    ) -> anyhow::Result<PrivateClient> {
+        let certificate = match (&self.client_cert, &self.client_key) {
+            (Some(cert), Some(key)) => {
+                let own = CertifiedKey::from_pem(&read(cert)?, read_private_pem(key)?.expose());
+                Some(own.with_context(|| format!("{} and {} are not usable", cert.display(), key.display()))?)
+            }
+            _ => None,
+        };
+        let options = ConnectOptions {
+            certificate,
+            wishes,
+            silence: Duration::from_secs(self.timeout.max(1)),
+            least_rate,
+            threads,
+            ..ConnectOptions::new(self.trust(server)?)
+        };
+        PrivateClient::connect(server, options).with_context(|| format!("no session with {server}"))
+    }
+
+    /// The model that was asked for, else the one that is known, else the server's only one.
+    fn model(&self, known: Option<&str>) -> anyhow::Result<ModelName> {
+        Ok(ModelName::new(self.model.as_deref().or(known).unwrap_or_default())?)
+    }
+
+    /// Whom to believe. Nobody is believed silently on first sight.
+    fn trust(&self, server: &str) -> anyhow::Result<Trust> {
+        if let Some(fingerprint) = self.fingerprint {
+            return Ok(Trust::Fingerprint(fingerprint));
+        }
+        if let Some(path) = &self.ca {
+            return Ok(Trust::Authorities(read(path)?));
+        }
+        let found =
+            PrivateClient::fingerprint_of(server).with_context(|| format!("no session with {server}"))?;
+        bail!(
+            "who is {server}? Its certificate has fingerprint\n  {found}\nCompare this with what `sordino serve` printed \
+             there. If it is the same, add --fingerprint {found}; if the server has a certificate of an authority, name \
+             that with --ca FILE"
+        )
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}

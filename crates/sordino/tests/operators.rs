@@ -1,0 +1,416 @@
+//! What operators and their users do with running processes: new certificates and models, folders of images, quotas,
+//! Ctrl-C.
+
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use sordino::client::{ClientError, ConnectOptions, PrivateClient};
+use sordino::inference::client::Answer;
+use sordino::inference::connection::{CertifiedKey, Trust};
+use sordino::network::image::Image;
+use sordino::network::inference_model::InferenceModel;
+use sordino::network::reference;
+
+use support::processes::{Folder, Server, sordino, text};
+use support::tiny_model;
+
+/// Who takes longer hangs.
+const HANGS: Duration = Duration::from_secs(120);
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < HANGS, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+/// A certificate for `localhost` and its key, as PEM.
+fn certificate(not_after: (i32, u8, u8)) -> (String, String) {
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut parameters = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    parameters.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    parameters.not_after = rcgen::date_time_ymd(not_after.0, not_after.1, not_after.2);
+    (parameters.self_signed(&key).unwrap().pem(), key.serialize_pem())
+}
+
+/// Writes a secret as its owner should.
+fn write(path: &Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+fn flags<'a>(cert: &'a Path, key: &'a Path) -> [&'a str; 4] {
+    ["--cert", cert.to_str().unwrap(), "--key", key.to_str().unwrap()]
+}
+
+/// What a server logs, as it comes.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<String>>);
+
+impl Log {
+    fn of(server: &mut Server) -> Self {
+        let log = Self::default();
+        let (lines, noted) = (BufReader::new(server.child.stderr.take().unwrap()).lines(), log.clone());
+        thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                noted.0.lock().unwrap().push_str(&(line + "\n"));
+            }
+        });
+        log
+    }
+
+    fn count(&self, word: &str) -> usize {
+        self.0.lock().unwrap().lines().filter(|line| line.contains(word)).count()
+    }
+
+    fn wait_for(&self, word: &str, count: usize) {
+        wait_until(&format!("{count} times {word:?}"), || self.count(word) >= count);
+    }
+}
+
+fn connect(server: &Server, fingerprint: &str) -> Result<PrivateClient, ClientError> {
+    let trust = Trust::Fingerprint(fingerprint.parse().unwrap());
+    PrivateClient::connect(&server.address, ConnectOptions::new(trust))
+}
+
+/// Nothing is dropped in these models, so only the logits are rounded by a coin, by one unit at most.
+fn is_answer_of(model: &InferenceModel, answer: &Answer, image: &Image) -> bool {
+    let Answer::Logits(logits) = answer else { panic!("logits were asked for") };
+    let expected = reference::run(model, image).unwrap();
+    logits.iter().zip(&expected).all(|(got, want)| (got - want).abs() <= 1)
+}
+
+#[test]
+fn a_signal_brings_new_certificates_and_models_and_drops_no_session() {
+    let folder = Folder::new("reload");
+    let (cert, key, model) = (folder.path("chain.pem"), folder.path("key.pem"), folder.path("tiny.sordino"));
+    let pems = [certificate((2090, 1, 1)), certificate((2091, 1, 1))];
+    let fingerprints = pems.clone().map(|(chain, key)| {
+        CertifiedKey::from_pem(chain.as_bytes(), key.as_bytes()).unwrap().fingerprint().to_string()
+    });
+    let install = |(chain, own): &(String, String)| {
+        write(&cert, chain);
+        write(&key, own);
+    };
+    install(&pems[0]);
+    let mut server = Server::start(&folder, &flags(&cert, &key));
+    let log = Log::of(&mut server);
+    assert_eq!(server.fingerprint, fingerprints[0]);
+    let image = Image::random(tiny_model(1).outline().input, 1);
+    let mut early = connect(&server, &fingerprints[0]).unwrap();
+    early.prepare(1).unwrap();
+
+    install(&pems[1]);
+    tiny_model(2).save(&model).unwrap();
+    signal(&server.child, Signal::HUP);
+    log.wait_for("reloaded; sessions under way", 1);
+    // Who was there before goes on with what it had, and may begin anew with it.
+    for _ in 0..2 {
+        assert!(is_answer_of(&tiny_model(1), &early.classify(&image).unwrap(), &image));
+    }
+    let mut late = connect(&server, &fingerprints[1]).unwrap();
+    assert!(is_answer_of(&tiny_model(2), &late.classify(&image).unwrap(), &image));
+    assert!(connect(&server, &fingerprints[0]).is_err(), "the old certificate is shown no more");
+
+    // Files that cannot be used change nothing.
+    std::fs::write(&model, "no model").unwrap();
+    signal(&server.child, Signal::HUP);
+    log.wait_for("not reloaded", 1);
+    tiny_model(1).save(&model).unwrap();
+    write(&key, &pems[0].1);
+    signal(&server.child, Signal::HUP);
+    log.wait_for("not reloaded", 2);
+    assert_eq!(
+        (log.count("tiny.sordino is not usable"), log.count("is not that of the certificate")),
+        (1, 1)
+    );
+    let mut later = connect(&server, &fingerprints[1]).unwrap();
+    assert!(is_answer_of(&tiny_model(2), &later.classify(&image).unwrap(), &image));
+
+    // Certificates alone: the models are not read into memory twice.
+    install(&pems[0]);
+    signal(&server.child, Signal::HUP);
+    log.wait_for("reloaded; sessions under way", 2);
+    let mut last = connect(&server, &fingerprints[0]).unwrap();
+    assert!(is_answer_of(&tiny_model(1), &last.classify(&image).unwrap(), &image));
+    drop((early, late, later, last));
+    let (code, _) = server.stop();
+    assert_eq!(code, Some(0));
+}
+
+#[test]
+fn a_key_of_another_certificate_and_an_old_certificate_are_said_at_the_start() {
+    let folder = Folder::new("certificates");
+    let (cert, key) = (folder.path("chain.pem"), folder.path("key.pem"));
+    let (chain, own) = certificate((2021, 1, 1));
+    write(&cert, &chain);
+    write(&key, &certificate((2090, 1, 1)).1);
+    let mut command = sordino();
+    command.arg("serve").arg(folder.path("tiny.sordino")).args(["--listen", "127.0.0.1:0", "--state"]);
+    let output = command.arg(folder.path("state")).args(flags(&cert, &key)).output().unwrap();
+    let words = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(words.contains("chain.pem and ") && words.contains("key.pem are not usable"), "{words}");
+    assert!(words.contains("the private key is not that of the certificate"), "{words}");
+    assert!(!words.contains("peer"), "{words}");
+
+    write(&key, &own);
+    let (code, log) = Server::start(&folder, &flags(&cert, &key)).stop();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("WARN") && log.contains("the certificate has expired"), "{log}");
+}
+
+#[test]
+fn settings_under_which_nobody_is_served_are_refused() {
+    let folder = Folder::new("zeros");
+    let file = folder.path("serve.toml");
+    for (setting, why) in [("max-clients", "no client could connect"), ("timeout", "no client is that fast")]
+    {
+        std::fs::write(&file, format!("{setting} = 0\n")).unwrap();
+        let flag = format!("--{setting}");
+        for arguments in [&["--config", file.to_str().unwrap()][..], &[&flag, "0"]] {
+            let mut command = sordino();
+            command.arg("serve").arg(folder.path("tiny.sordino")).args([
+                "--listen",
+                "127.0.0.1:0",
+                "--state",
+            ]);
+            let mut child = command
+                .arg(folder.path("state"))
+                .args(arguments)
+                .arg("--until-stdin-ends")
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut words = String::new();
+            child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
+            assert_eq!(child.wait().unwrap().code(), Some(2), "{words}");
+            assert!(words.contains(&format!("{setting} is 0: {why}")), "{words}");
+        }
+    }
+}
+
+fn images(folder: &Folder, count: usize) -> PathBuf {
+    let many = folder.path("many");
+    std::fs::create_dir_all(&many).unwrap();
+    for number in 0..count {
+        std::fs::copy(folder.path("images/0.png"), many.join(format!("{number:03}.png"))).unwrap();
+    }
+    many
+}
+
+#[test]
+fn answers_are_printed_as_they_come_and_stay_when_the_server_dies() {
+    let folder = Folder::new("as-they-come");
+    let many = images(&folder, 160);
+    for form in ["--json-lines", "--json"] {
+        let mut server = Server::start(&folder, &[]);
+        let mut command = server.client("classify");
+        command.arg(&many).args(["--fingerprint", &server.fingerprint, "--timeout", "20", form]);
+        let mut client = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(client.stdout.take().unwrap());
+        let mut said = String::new();
+        if form == "--json-lines" {
+            // The first answer is here while most images wait.
+            output.read_line(&mut said).unwrap();
+        } else {
+            let mut line = String::new();
+            let mut notes = BufReader::new(client.stderr.as_mut().unwrap());
+            while !line.contains("link:") {
+                line.clear();
+                notes.read_line(&mut line).unwrap();
+            }
+            thread::sleep(Duration::from_millis(1500));
+        }
+        server.kill();
+        output.read_to_string(&mut said).unwrap();
+        let mut words = String::new();
+        client.stderr.take().unwrap().read_to_string(&mut words).unwrap();
+        assert_eq!(client.wait().unwrap().code(), Some(2), "{words}");
+        assert!(words.contains("of 160 images were classified"), "{words}");
+        let answers: Vec<Value> = match form {
+            "--json" => {
+                let report: Value = serde_json::from_str(&said).unwrap();
+                assert!(report["failure"].as_str().unwrap().contains("peer"), "{report}");
+                report["images"].as_array().unwrap().clone()
+            }
+            _ => said.lines().map(|line| serde_json::from_str(line).unwrap()).collect(),
+        };
+        assert!(words.contains(&format!("{} of 160", answers.len())), "{} answers, {words}", answers.len());
+        assert!(form == "--json" || (16..160).contains(&answers.len()), "{} answers", answers.len());
+        assert!(answers.iter().all(|image| image["best"].as_array().unwrap().len() == 5));
+    }
+}
+
+#[test]
+fn bad_images_are_named_or_skipped_and_counted() {
+    let folder = Folder::new("skip-bad");
+    std::fs::write(folder.path("images/bad.png"), "no image").unwrap();
+    let photograph = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/photographs/apple.jpg");
+    let photograph = std::fs::read(photograph).unwrap();
+    std::fs::write(folder.path("images/whole.jpg"), &photograph).unwrap();
+    std::fs::write(folder.path("images/cut.jpg"), &photograph[..photograph.len() / 2]).unwrap();
+    let server = Server::start(&folder, &[]);
+    let classify = |more: &[&str]| {
+        let known = ["--fingerprint", server.fingerprint.as_str()];
+        server.classify(&folder.path("images"), &[&known[..], more].concat())
+    };
+    let output = classify(&[]);
+    let words = text(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{words}");
+    assert!(words.contains("2 of 6 images cannot be used") && words.contains("--skip-bad"), "{words}");
+    let output = classify(&["--skip-bad", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["images"].as_array().unwrap().len(), 4);
+    let skipped = report["skipped"].as_array().unwrap();
+    assert_eq!(skipped.len(), 2);
+    assert!(skipped.iter().all(|image| image["error"].as_str().unwrap().contains("is not usable")));
+    let output = classify(&["--skip-bad"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).ends_with("2 of 6 images could not be used and were skipped.\n"));
+}
+
+#[test]
+fn preparing_asks_first_and_what_is_discarded_frees_the_quota() {
+    let folder = Folder::new("quota");
+    let server = Server::start(&folder, &["--prepared-per-client", "3"]);
+    let key = ["--key-file".to_owned(), folder.path("key").to_str().unwrap().to_owned()];
+    let run = |verb: &[&str], more: &[&str]| -> Output {
+        let mut command = sordino();
+        command.args(verb).args(["--server", &server.address, "--fingerprint", &server.fingerprint]);
+        command.args(&key).args(more).output().unwrap()
+    };
+    let file = folder.path("tonight.prepared");
+    let path = file.to_str().unwrap();
+    let refused = |count: &str| {
+        let output = run(&["prepare", "-n", count], &["-o", path]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stdout));
+        assert!(!file.exists());
+        text(&output.stderr)
+    };
+    let words = refused("5");
+    assert!(words.contains("the server takes 3 more") && words.contains("of disk here"), "{words}");
+    assert!(refused("0").contains("0 is not in 1.."));
+    let output = run(&["prepare", "-n", "2"], &["-o", path]);
+    let words = text(&output.stderr);
+    assert!(output.status.success() && words.contains("the server has 0 of yours, takes 3 more"), "{words}");
+
+    let list = |more: &[&str]| -> Value {
+        let mut command = sordino();
+        let output = command.args(["prepared", "list", "--json"]).args(&key).args(more).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let here = list(&[folder.0.to_str().unwrap()]);
+    assert_eq!(
+        (here.as_array().unwrap().len(), &here[0]["left"], &here[0]["expired"]),
+        (1, &2.into(), &0.into())
+    );
+    assert_eq!((&here[0]["model"], &here[0]["at_server"]), (&"tiny".into(), &Value::Null));
+    let there = ["--server", &server.address, "--fingerprint", &server.fingerprint, path];
+    assert_eq!(list(&there)[0]["at_server"], 2);
+    // One is used: it is gone on both sides.
+    let image = folder.path("images/0.png");
+    let output = run(&["classify", image.to_str().unwrap()], &["--prepared", path]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!((&list(&there)[0]["left"], &list(&there)[0]["at_server"]), (&1.into(), &1.into()));
+
+    // A copy is as good as the file to be rid of it.
+    let copy = folder.path("copy");
+    std::fs::rename(&file, &copy).unwrap();
+    assert!(refused("3").contains("the server takes 2 more"));
+    let output = run(&["prepared", "discard", copy.to_str().unwrap()], &[]);
+    let said = text(&output.stdout);
+    assert!(said.contains("1 inferences are gone here, 1 at the server"), "{said} {}", text(&output.stderr));
+    assert!(!copy.exists());
+    let output = run(&["prepare", "-n", "3"], &["-o", path]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    // Without a server the file alone goes.
+    let mut command = sordino();
+    let output = command.args(["prepared", "discard", "--local-only", path]).args(&key).output().unwrap();
+    assert!(text(&output.stdout).contains("3 inferences are gone here"), "{}", text(&output.stderr));
+    assert!(refused("1").contains("the server takes 0 more"));
+}
+
+/// The processes whose parent this is.
+fn children(parent: u32) -> Vec<u32> {
+    let status = |path: PathBuf| std::fs::read_to_string(path.join("status")).ok();
+    let is_child = |status: &String| status.lines().any(|line| line == format!("PPid:\t{parent}"));
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbered =
+        processes.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())));
+    numbered
+        .filter(|(_, path)| status(path.clone()).is_some_and(|text| is_child(&text)))
+        .map(|(id, _)| id)
+        .collect()
+}
+
+/// A process that does not outlive a test that failed.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Nobody else may read anything in a folder.
+fn expect_private(folder: &Path) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        // It may be gone again.
+        if let Ok(found) = entry.metadata() {
+            assert_eq!(found.permissions().mode() & 0o077, 0, "others may read {}", entry.path().display());
+        }
+    }
+}
+
+#[test]
+fn a_benchmark_shows_its_model_to_nobody_and_leaves_nothing_behind() {
+    let folder = Folder::empty("bench");
+    let network = ["resnet20:m=4", "--input", "16", "--classes", "10"];
+    let ways: [&[&str]; 2] =
+        [&["private", "--repeat", "100000"], &["load", "--clients", "300", "--running", "1"]];
+    for way in ways {
+        let mut command: Command = sordino();
+        command.args(["bench", way[0]]).args(network).args(&way[1..]).env("TMPDIR", &folder.0);
+        let mut bench = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let bench = &mut bench.0;
+        let mut servers = Vec::new();
+        wait_until("a server's process", || {
+            expect_private(&folder.0);
+            servers = children(bench.id());
+            !servers.is_empty()
+        });
+        for _ in 0..100 {
+            expect_private(&folder.0);
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(bench.try_wait().unwrap(), None, "it is in the middle of its work");
+        signal(bench, Signal::INT);
+        assert!(!bench.wait().unwrap().success());
+        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0, "files are left behind by {way:?}");
+        wait_until("the server's end", || {
+            servers.iter().all(|server| !Path::new(&format!("/proc/{server}")).exists())
+        });
+    }
+}

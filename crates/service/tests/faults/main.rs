@@ -120,9 +120,9 @@ fn conclude(tallies: &BTreeMap<(Level, Fault), Tally>) {
     }
 }
 
-fn worlds(model: impl Fn() -> InferenceModel, tolerance: Option<i64>, patience: Duration) -> Vec<Arc<World>> {
+fn worlds(model: impl Fn() -> InferenceModel, compares_logits: bool, patience: Duration) -> Vec<Arc<World>> {
     watch::begin();
-    (0..AT_ONCE).map(|_| World::new(model(), tolerance, patience)).collect()
+    (0..AT_ONCE).map(|_| World::new(model(), compares_logits, patience)).collect()
 }
 
 fn full_model() -> InferenceModel {
@@ -132,7 +132,7 @@ fn full_model() -> InferenceModel {
 
 #[test]
 fn a_sample_of_faults_leaves_nobody_hanging_and_nothing_half_spent() {
-    let worlds = worlds(|| tiny_model(1), Some(1), Duration::from_secs(3));
+    let worlds = worlds(|| tiny_model(1), true, Duration::from_secs(3));
     let mut cases = sample(all_cases(&worlds[0], Level::Messages), 72);
     cases.extend(sample(all_cases(&worlds[0], Level::Records), 48));
     conclude(&run_all(&worlds, &cases));
@@ -141,7 +141,7 @@ fn a_sample_of_faults_leaves_nobody_hanging_and_nothing_half_spent() {
 #[test]
 #[ignore = "takes minutes"]
 fn every_fault_at_every_record_and_message_of_a_small_network() {
-    let worlds = worlds(|| tiny_model(1), Some(1), Duration::from_secs(2));
+    let worlds = worlds(|| tiny_model(1), true, Duration::from_secs(2));
     let mut cases = all_cases(&worlds[0], Level::Messages);
     cases.extend(all_cases(&worlds[0], Level::Records));
     conclude(&run_all(&worlds, &cases));
@@ -150,7 +150,7 @@ fn every_fault_at_every_record_and_message_of_a_small_network() {
 #[test]
 #[ignore = "takes minutes"]
 fn every_fault_at_every_message_and_many_records_of_the_shipped_model() {
-    let worlds = worlds(full_model, None, Duration::from_secs(6));
+    let worlds = worlds(full_model, false, Duration::from_secs(6));
     let messages = all_cases(&worlds[0], Level::Messages);
     let records = all_cases(&worlds[0], Level::Records);
     eprintln!("of {} cases at messages and {} at records", messages.len(), records.len());

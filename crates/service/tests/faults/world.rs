@@ -18,7 +18,7 @@ use inference::connection::refusal::RefusalCode;
 use inference::connection::{TimeLimits, TlsConnector, TlsStream, Trust};
 use network::image::Image;
 use network::inference_model::InferenceModel;
-use network::reference;
+use network::reference::{self, bound};
 use network::text::with_causes;
 use sordino_service::store::{PreparedStore, StoreOptions};
 use sordino_service::{ClientLimits, Limits};
@@ -79,7 +79,8 @@ pub(crate) struct World {
     server: Running,
     image: Image,
     expected: Vec<i64>,
-    /// How far logits may be from the reference's, for the coins of the last rounding; none where only the class counts.
+    /// How far logits may be from the reference's, for the coins of rounding and encryption; none where only the class
+    /// counts.
     tolerance: Option<i64>,
     patience: Duration,
     folder: PathBuf,
@@ -95,13 +96,17 @@ impl Drop for World {
 }
 
 impl World {
-    pub(crate) fn new(model: InferenceModel, tolerance: Option<i64>, patience: Duration) -> Arc<Self> {
+    pub(crate) fn new(model: InferenceModel, compares_logits: bool, patience: Duration) -> Arc<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::SeqCst);
         let folder = std::env::temp_dir().join(format!("sordino-faults-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let image = Image::random(model.outline().input, 5);
-        let expected = reference::run(&model, &image).unwrap();
+        let plain = reference::trace(&model, &image, None).unwrap();
+        let bound = |logit| bound::largest_difference(bound::logit_deviation(&model, &plain, logit), 1_000_000);
+        let widest = || (0..plain.logits.len()).map(bound).fold(0.0, f64::max) as i64;
+        let tolerance = compares_logits.then(widest);
+        let expected = plain.logits;
         let server = serve(&model, &folder, patience);
         let (next_file, connections) = (AtomicU64::new(0), AtomicU64::new(0));
         Arc::new(Self { server, image, expected, tolerance, patience, folder, next_file, connections })

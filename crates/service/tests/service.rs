@@ -276,7 +276,7 @@ fn new_clients_get_new_models_and_old_weights_go_with_their_last_session() {
     server.service.reload(named(&served), acceptor()).unwrap();
     let before = serve(&old);
     let weights = |served: &ServedModel| served.plan().memory().server_weights;
-    let each = |served: &ServedModel| served.plan().server_memory();
+    let each = |served: &ServedModel| served.plan().server_memory(limits().threads);
     // Running inferences take as much as those of the largest model so far.
     let running = limits().running.get() as u64 * each(&served).saturating_sub(each(&before));
     let both = standing + running + weights(&served);
@@ -291,7 +291,8 @@ fn new_clients_get_new_models_and_old_weights_go_with_their_last_session() {
     server.wait_until(|service| service.now().memory == both - weights(&before));
 
     // Where there is no room for both, nothing changes.
-    let server = start(Limits { memory: standing, ..limits() });
+    let needed = Service::memory_for(std::iter::once(before.plan().as_ref()), &limits());
+    let server = start(Limits { memory: needed, ..limits() });
     let error = server.service.reload(named(&serve(&new)), acceptor()).unwrap_err();
     assert!(error.to_string().contains("--max-memory"), "{error}");
     assert_eq!(server.service.now().memory, standing);

@@ -35,8 +35,9 @@ def request(fields):
         return b"\3" + bytes.fromhex(fields["token"] + "".join(fields["ids"]))
     if fields["request"] == "probe":
         return b"\4" + fields["down"].to_bytes(4, "little") + bytes(fields["up"])
-    assert fields["request"] == "bye"
-    return b"\5"
+    if fields["request"] in ("list", "discard"):
+        return {"list": b"\7", "discard": b"\10"}[fields["request"]] + bytes.fromhex(fields["token"])
+    return {"bye": b"\5", "room": b"\6"}[fields["request"]]
 
 
 def reply(fields):
@@ -46,8 +47,15 @@ def reply(fields):
         return b"\2" + fields["ahead"].to_bytes(4, "little")
     if fields["reply"] == "stored":
         return b"\3" + fields["expires"].to_bytes(8, "little")
-    assert fields["reply"] == "probed"
-    return b"\4" + bytes(fields["bytes"])
+    if fields["reply"] == "probed":
+        return b"\4" + bytes(fields["bytes"])
+    if fields["reply"] == "room":
+        numbers = [fields[name] for name in ("count", "stored", "bytes", "lifetime")]
+        return b"\5" + b"".join(number.to_bytes(8, "little") for number in numbers)
+    if fields["reply"] == "listed":
+        return b"\6" + bytes.fromhex("".join(fields["ids"]))
+    assert fields["reply"] == "discarded"
+    return b"\7" + fields["count"].to_bytes(8, "little")
 
 
 def refusal(fields):

@@ -8,7 +8,7 @@ use crate::connection::Role;
 use crate::connection::frame::{FrameKind, Header, MAGIC, PROTOCOL_VERSION};
 use crate::connection::refusal::{Refusal, RefusalCode};
 use crate::plan::Reveal;
-use crate::requests::{Reply, Request, StoredId};
+use crate::requests::{Reply, Request, Room, StoredId};
 use crate::setup::messages::{Agreement, ClientHello, ModelName, ServerHello};
 
 pub(super) fn text() -> String {
@@ -109,6 +109,15 @@ fn requests() -> Vec<String> {
             Object::new().text("request", "probe").raw("down", "1000").raw("up", "3"),
         ),
         (Request::Bye, Object::new().text("request", "bye")),
+        (Request::Room, Object::new().text("request", "room")),
+        (
+            Request::List { token: Secret::new(token) },
+            Object::new().text("request", "list").hex("token", &token),
+        ),
+        (
+            Request::Discard { token: Secret::new(token) },
+            Object::new().text("request", "discard").hex("token", &token),
+        ),
     ];
     rows.into_iter().map(|(request, fields)| message("request", fields, &request.to_bytes())).collect()
 }
@@ -116,13 +125,27 @@ fn requests() -> Vec<String> {
 fn replies() -> Vec<String> {
     let (ids, names) = ids();
     let rows = [
-        (Reply::Accepted { ids }, Object::new().text("reply", "accepted").raw("ids", &names)),
+        (Reply::Accepted { ids: ids.clone() }, Object::new().text("reply", "accepted").raw("ids", &names)),
         (Reply::Waiting { ahead: 12 }, Object::new().text("reply", "waiting").raw("ahead", "12")),
         (
             Reply::Stored { expires: 1 << 40 },
             Object::new().text("reply", "stored").raw("expires", "1099511627776"),
         ),
         (Reply::Probed { bytes: 4 }, Object::new().text("reply", "probed").raw("bytes", "4")),
+        (
+            Reply::Room(Room { count: 1, stored: 2, bytes: 3 << 40, lifetime: 86_400 }),
+            Object::new()
+                .text("reply", "room")
+                .raw("count", "1")
+                .raw("stored", "2")
+                .raw("bytes", "3298534883328")
+                .raw("lifetime", "86400"),
+        ),
+        (Reply::Listed { ids }, Object::new().text("reply", "listed").raw("ids", &names)),
+        (
+            Reply::Discarded { count: 1 << 33 },
+            Object::new().text("reply", "discarded").raw("count", "8589934592"),
+        ),
     ];
     rows.into_iter().map(|(reply, fields)| message("reply", fields, &reply.to_bytes())).collect()
 }

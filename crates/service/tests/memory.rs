@@ -5,6 +5,7 @@
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![allow(clippy::print_stdout, reason = "the long form prints what it measured")]
 
 mod support;
 

@@ -1,6 +1,7 @@
 //! A client that reads slowly, a silent and a rude one, among clients that behave.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+#![allow(clippy::print_stdout, reason = "the long form prints what it measured")]
 
 mod support;
 

@@ -261,7 +261,9 @@ fn planned_time_follows_the_link() {
     assert!((times["online_s"].as_f64().unwrap() - expected).abs() < 1e-6);
     assert_eq!(private(&[])["least_times"].as_array().unwrap().len(), 2);
     let text = stdout(&small("inspect"), &["--private"]);
-    for part in ["random weights", "least on", "transformed weights", "after merging", "masks uniform modulo q"] {
+    for part in
+        ["random weights", "least on", "transformed weights", "after merging", "masks uniform modulo q"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
 }

@@ -211,10 +211,10 @@ fn parities_read(scene: &mut Scene, weights: &[i16], rounds: u8, ours: bool) -> 
             true => scene.phases_under_our_mask(&answer, &generator.seed()),
             false => scene.phases_under_grid_and_flood(&answer, &mut generator),
         };
-        for tap in 0..9 {
+        for (tap, weight) in weights.iter().enumerate().take(9) {
             let output = (16 + 1 - tap / 3) * 32 + 16 + 1 - tap % 3;
             let place = scene.layout.output_places(0).position(|(_, value)| value == output).unwrap();
-            right += usize::from(parity(&scene.parameters, phases[place]) == (weights[tap] % 2 != 0));
+            right += usize::from(parity(&scene.parameters, phases[place]) == (weight % 2 != 0));
         }
     }
     (right, usize::from(rounds) * 9)

@@ -103,7 +103,8 @@ impl World {
         std::fs::create_dir_all(&folder).unwrap();
         let image = Image::random(model.outline().input, 5);
         let plain = reference::trace(&model, &image, None).unwrap();
-        let bound = |logit| bound::largest_difference(bound::logit_deviation(&model, &plain, logit), 1_000_000);
+        let bound =
+            |logit| bound::largest_difference(bound::logit_deviation(&model, &plain, logit), 1_000_000);
         let widest = || (0..plain.logits.len()).map(bound).fold(0.0, f64::max) as i64;
         let tolerance = compares_logits.then(widest);
         let expected = plain.logits;

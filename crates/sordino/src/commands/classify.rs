@@ -136,13 +136,16 @@ fn classify_batch(
     answers
 }
 
+/// An image and the file it comes from.
+type Named<'a> = (&'a Path, Image);
+
 /// The images as the network takes them. One that cannot be used is passed over where that was asked for; else nothing is
 /// sent at all.
 fn load<'a>(
     paths: &'a [PathBuf],
     client: &PrivateClient,
     skips_bad: bool,
-) -> anyhow::Result<(Vec<(&'a Path, Image)>, Vec<Skipped>)> {
+) -> anyhow::Result<(Vec<Named<'a>>, Vec<Skipped>)> {
     let input = client.outline().input;
     let (mut images, mut bad) = (Vec::new(), Vec::new());
     for path in paths {

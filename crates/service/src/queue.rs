@@ -57,6 +57,8 @@ struct State {
 struct Account {
     running: usize,
     memory: u64,
+    /// Of it, for what is prepared and waits for its image.
+    kept_memory: u64,
     /// Under way.
     going_on: VecDeque<Arc<Waiter>>,
     /// Not begun.
@@ -106,6 +108,8 @@ pub(crate) enum Shortage {
     },
     /// There is no more.
     OfServer,
+    /// What runs has it, and will give it back.
+    Passing,
 }
 
 impl Queue {
@@ -186,7 +190,9 @@ impl Queue {
         self.check_keeping(&state, client, bytes)?;
         state.memory += bytes;
         state.kept_memory += bytes;
-        state.clients.entry(client.clone()).or_default().memory += bytes;
+        let account = state.clients.entry(client.clone()).or_default();
+        account.memory += bytes;
+        account.kept_memory += bytes;
         Ok(Reservation { queue: Arc::clone(self), client: client.clone(), bytes, is_kept: true })
     }
 
@@ -196,15 +202,19 @@ impl Queue {
     }
 
     fn check_keeping(&self, state: &State, client: &ClientName, bytes: u64) -> Result<(), Shortage> {
-        let own = state.clients.get(client).map_or(0, |account| account.memory);
+        let account = state.clients.get(client);
+        let (own, own_kept) = account.map_or((0, 0), |account| (account.memory, account.kept_memory));
         let limit = self.supply.client_memory;
-        if own.saturating_add(bytes) > limit {
+        if own_kept.saturating_add(bytes) > limit {
             return Err(Shortage::OfClient { limit });
         }
         let more = bytes.saturating_add(state.withheld);
-        let is_there = state.memory.saturating_add(more) <= self.supply.memory
-            && state.kept_memory.saturating_add(more) <= self.supply.kept_memory;
-        if is_there { Ok(()) } else { Err(Shortage::OfServer) }
+        if state.kept_memory.saturating_add(more) > self.supply.kept_memory {
+            return Err(Shortage::OfServer);
+        }
+        let is_there =
+            state.memory.saturating_add(more) <= self.supply.memory && own.saturating_add(bytes) <= limit;
+        if is_there { Ok(()) } else { Err(Shortage::Passing) }
     }
 
     /// The most that one request can ever have.
@@ -269,6 +279,7 @@ impl Queue {
         if let Some(account) = state.clients.get_mut(client) {
             account.running -= places;
             account.memory -= bytes;
+            account.kept_memory -= kept;
             if account.running == 0 && account.memory == 0 && !account.waits() {
                 state.clients.remove(client);
             }
@@ -413,6 +424,20 @@ impl Drop for Withheld {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_that_runs_is_only_passing_short() {
+        let (queue, a) = (Queue::new(Supply { places: 3, ..SUPPLY }), client("a"));
+        let running = try_now(&mut queue.line_up(&a, 70)).unwrap();
+        assert_eq!(queue.could_keep(&a, 11), Err(Shortage::Passing), "80 of one client");
+        assert_eq!(queue.could_keep(&client("b"), 31), Err(Shortage::Passing), "100 of all");
+        assert_eq!(queue.could_keep(&a, 61), Err(Shortage::OfServer), "60 of what waits");
+        drop(running);
+        let kept = queue.keep(&a, 60).unwrap();
+        assert_eq!(queue.could_keep(&a, 21), Err(Shortage::OfClient { limit: 80 }));
+        drop(kept);
+        assert!(queue.lock().clients.is_empty());
+    }
 
     #[test]
     fn what_the_service_has_no_client_gets_until_it_is_given_back() {

@@ -25,6 +25,8 @@ use super::stores::{ClientName, Owner, StoreFault};
 
 /// How often a client that waits hears that it does; less than any client's patience.
 const WAITING_NOTICE: Duration = Duration::from_secs(2);
+/// How long a client waits before it looks for memory again.
+const KEEPING_PAUSE: Duration = Duration::from_millis(20);
 /// How long the doorman spends on one client.
 const DOORMAN_PATIENCE: Duration = Duration::from_secs(3);
 /// Probes that are answered on one connection; a client that measures the link sends six.
@@ -225,12 +227,19 @@ impl Session<'_> {
         let plan = Arc::clone(self.server.model().plan());
         let each = plan.server_prepared_memory();
         let (queue, client) = (Arc::clone(&service.queue), self.owner.client.clone());
-        queue.could_keep(&client, each.saturating_mul(count.into())).map_err(no_memory)?;
+        match queue.could_keep(&client, each.saturating_mul(count.into())) {
+            Ok(()) | Err(Shortage::Passing) => {}
+            Err(shortage) => return Err(no_memory(shortage)),
+        }
         self.draw(Quota::Preparations, count)?;
+        let mut first = Some(self.wait_to_keep(each)?);
         let _turn = self.wait_for_turn(plan.server_offline_memory(threads), 1)?;
         self.server.reply(&Reply::Accepted { ids: Vec::new() })?;
         for _ in 0..count {
-            let memory = queue.keep(&client, each).map_err(no_memory)?;
+            let memory = match first.take() {
+                Some(memory) => memory,
+                None => queue.keep(&client, each).map_err(no_memory)?,
+            };
             let prepared = self.prepare_one()?;
             self.prepared.push_back((prepared, memory));
         }
@@ -375,6 +384,26 @@ impl Session<'_> {
         }
     }
 
+    /// Memory for something that will wait for its image. What runs may have it for the moment.
+    fn wait_to_keep(&mut self, bytes: u64) -> Result<Reservation, End> {
+        let queue = Arc::clone(&self.visit.service.queue);
+        let mut told = Instant::now();
+        loop {
+            match queue.keep(&self.owner.client, bytes) {
+                Err(Shortage::Passing) if self.visit.service.is_closing() => {
+                    return Err(End::Refused(shutting_down()));
+                }
+                Err(Shortage::Passing) => std::thread::sleep(KEEPING_PAUSE),
+                kept => return kept.map_err(no_memory),
+            }
+            self.limits.allow(Some(self.visit.service.parts.limits.silence));
+            if told.elapsed() >= WAITING_NOTICE {
+                told = Instant::now();
+                self.server.reply(&Reply::Waiting { ahead: queue.lengths().1 as u32 })?;
+            }
+        }
+    }
+
     fn store(&self) -> Result<Arc<dyn super::stores::Store>, End> {
         self.visit.service.parts.store.clone().ok_or_else(|| {
             let text = "this server keeps no prepared inferences; classify without --prepared";
@@ -438,7 +467,7 @@ fn no_memory(shortage: Shortage) -> End {
              fewer",
             ByteSize(limit)
         ),
-        Shortage::OfServer => {
+        Shortage::OfServer | Shortage::Passing => {
             "the server has no memory left for so many; ask for fewer, or try again later".to_owned()
         }
     };

@@ -9,7 +9,8 @@
 pub enum HeError {
     /// No parameters within the security table keep the noise of this outline small enough.
     #[error(
-        "no RLWE parameters keep the noise of {taps} taps below the last place of {ring_bits}-bit shares"
+        "no RLWE parameters keep the noise of {taps} taps below the last place of {ring_bits}-bit shares; freeze the model with \
+         narrower rings or fewer channels in a layer"
     )]
     CannotDecrypt {
         /// Bits of the ring of shares.

@@ -24,13 +24,13 @@ impl Slow<'_> {
         Slow { parameters, modulus: parameters.primes().map(u128::from).product() }
     }
 
-    /// The number with these residues, by trying: no inverses.
+    /// The number with these residues.
     fn compose(&self, residues: &[u64]) -> u128 {
         let primes: Vec<_> = self.parameters.primes().map(u128::from).collect();
         if primes.len() == 1 {
             return u128::from(residues[0]);
         }
-        // first * (first^-1 mod second) by Fermat, with small steps only.
+        // The inverse of the first prime modulo the second, by Fermat.
         let power = |mut base: u128, mut exponent: u128, modulus: u128| {
             let mut result = 1;
             while exponent > 0 {
@@ -84,7 +84,7 @@ impl Slow<'_> {
     /// round(q m / t).
     fn encode(&self, element: u64) -> u128 {
         let t = 1_u128 << self.parameters.ring_bits();
-        // q has 67 bits at most here, and a ring element 32.
+        // q has 68 bits at most here, and a ring element 32.
         (self.modulus * u128::from(element) + t / 2) / t % self.modulus
     }
 

@@ -15,6 +15,7 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 mod schedule;
 
+pub(in crate::ot) use portable::multiply_add;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::cpu::CpuFeatures;
@@ -154,7 +155,9 @@ impl Engine {
         factor: u128,
     ) {
         match self {
-            Self::Portable(_) => portable::multiply_add(sums, words, factor),
+            Self::Portable(_) => {
+                sums.iter_mut().zip(words).for_each(|(sum, word)| multiply_add(sum, *word, factor));
+            }
             // SAFETY: `new` makes these variants only where AES-NI is detected, which comes with PCLMULQDQ.
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(_) | Self::Avx512(_) => unsafe { avx2::multiply_add(sums, words, factor) },

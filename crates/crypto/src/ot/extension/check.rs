@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 use super::Range;
 use crate::domain;
 use crate::ot::error::OtError;
-use crate::ot::kernel::{COLUMNS, Engine, Product};
+use crate::ot::kernel::{COLUMNS, Engine, Product, multiply_add};
 use crate::random::{Generator, Seed};
 
 /// Transfers with random choices that every chunk has besides those it was asked for.
@@ -79,22 +79,25 @@ impl Check {
     }
 }
 
-/// A chunk whose corrections are fixed: what the challenge follows from.
+/// A chunk whose corrections are fixed, and with them the challenge.
 pub(super) struct Corrected<'a> {
-    pub(super) engine: &'a Engine,
-    pub(super) range: &'a Range,
-    /// Those of the masking transfers included.
-    pub(super) corrections: &'a [u8],
+    engine: &'a Engine,
+    challenge: [u8; 32],
 }
 
-impl Corrected<'_> {
-    fn challenge(&self) -> Generator {
+impl<'a> Corrected<'a> {
+    /// Of these corrections, those of the masking transfers included.
+    pub(super) fn new(engine: &'a Engine, range: &Range, corrections: &[u8]) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key(domain::OT_CHECK_CHALLENGE.context());
-        hasher.update(&self.range.session.0);
-        hasher.update(&self.range.first_cipher.to_le_bytes());
-        hasher.update(&(self.range.count as u64).to_le_bytes());
-        hasher.update(self.corrections);
-        Seed::from_bytes(*hasher.finalize().as_bytes()).generator()
+        hasher.update(&range.session.0);
+        hasher.update(&range.first_cipher.to_le_bytes());
+        hasher.update(&(range.count as u64).to_le_bytes());
+        hasher.update(corrections);
+        Self { engine, challenge: *hasher.finalize().as_bytes() }
+    }
+
+    fn challenge(&self) -> Generator {
+        Seed::from_bytes(self.challenge).generator()
     }
 
     /// h of packed bits, without the masking ones.
@@ -140,15 +143,6 @@ fn digest(columns: &[u128; COLUMNS]) -> [u8; 32] {
         hasher.update(&column.to_le_bytes());
     }
     *hasher.finalize().as_bytes()
-}
-
-/// One word of the choices; there are few enough of them for the slow way.
-fn multiply_add(sum: &mut Product, word: u128, factor: u128) {
-    for bit in 0..128 {
-        let mask = (factor >> bit & 1).wrapping_neg();
-        sum[0] ^= (word << bit) & mask;
-        sum[1] ^= (word >> 1 >> (127 - bit)) & mask;
-    }
 }
 
 /// Modulo x^128 + x^7 + x^2 + x + 1.
@@ -205,7 +199,7 @@ mod tests {
             let (_, leaves) = tree::grow(SessionId([1; 32]), &keys, &mut generator);
             let range = Range { session: SessionId([1; 32]), first_cipher: 3, count: 700 };
             let engine = Engine::new(cpu, &leaves);
-            let corrected = Corrected { engine: &engine, range: &range, corrections: b"corrections" };
+            let corrected = Corrected::new(&engine, &range, b"corrections");
             let labels: Vec<u128> = (0..700).map(|_| generator.next_u128()).collect();
             let hashes = corrected.hash_columns([&labels, &[0; MASKING]]);
             for column in [0, 1, 64, 127] {
@@ -236,8 +230,7 @@ mod tests {
         lie[77 / 8] = 1 << (77 % 8);
         let masking = masking_labels(&keys, &range);
         let check = {
-            let corrected =
-                Corrected { engine: keys.engine(), range: &range, corrections: corrections.corrected() };
+            let corrected = Corrected::new(keys.engine(), &range, corrections.corrected());
             let mask = u128::from_le_bytes(*masking_choices(keys.masking(), &range));
             let mut columns = corrected.hash_columns([&labels, &masking]);
             for bit in 0..DEPTH {

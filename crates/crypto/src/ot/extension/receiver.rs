@@ -195,8 +195,7 @@ impl ExpandedChunk {
                 strip.iter_mut().zip(choices).for_each(|(sum, choice)| *sum ^= choice);
             }
         }
-        let corrected =
-            Corrected { engine: &self.keys.engine, range: &self.range, corrections: &corrections.bytes };
+        let corrected = Corrected::new(&self.keys.engine, &self.range, &corrections.bytes);
         let mask = u128::from_le_bytes(*self.masking_choices);
         let check = Check::make(&corrected, [labels, &self.masking], choices.expose(), mask);
         corrections.bytes.extend_from_slice(&check.to_bytes());

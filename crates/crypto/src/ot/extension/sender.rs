@@ -150,7 +150,7 @@ impl SenderChunk {
         engine.sender_columns(self.range.masking_cipher(), offset.expose(), &mut workspace);
         let mut masking = Labels::zeroed(MASKING);
         engine.transpose_into(&workspace, &mut masking);
-        let corrected = Corrected { engine, range: &self.range, corrections: corrections.corrected() };
+        let corrected = Corrected::new(engine, &self.range, corrections.corrected());
         corrections.check().verify(&corrected, [labels, &masking], offset.expose())
     }
 }

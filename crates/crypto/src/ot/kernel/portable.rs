@@ -4,7 +4,7 @@ use aes::Aes128;
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::{CIPHERS_PER_BLOCK, COLUMNS, DEPTH, LEAVES, Product, Quarter, Strip, Workspace, offset_mask};
+use super::{CIPHERS_PER_BLOCK, DEPTH, LEAVES, Product, Quarter, Strip, Workspace, offset_mask};
 use crate::ot::tree::LeafKey;
 
 /// The keyed stream of one leaf.
@@ -103,14 +103,12 @@ pub(super) fn transpose(columns: &Quarter, labels: &mut [u128; 512]) {
     }
 }
 
-/// Schoolbook, a bit of the factor at a time and without a branch on it.
-pub(super) fn multiply_add(sums: &mut [Product; COLUMNS], words: &[u128; COLUMNS], factor: u128) {
-    for (sum, word) in sums.iter_mut().zip(words) {
-        for bit in 0..128 {
-            let mask = (factor >> bit & 1).wrapping_neg();
-            sum[0] ^= (word << bit) & mask;
-            sum[1] ^= (word >> 1 >> (127 - bit)) & mask;
-        }
+/// Adds the product of a word with a public factor: schoolbook, a bit of the factor at a time.
+pub(in crate::ot) fn multiply_add(sum: &mut Product, word: u128, factor: u128) {
+    for bit in 0..128 {
+        let mask = (factor >> bit & 1).wrapping_neg();
+        sum[0] ^= (word << bit) & mask;
+        sum[1] ^= (word >> 1 >> (127 - bit)) & mask;
     }
 }
 

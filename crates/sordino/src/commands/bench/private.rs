@@ -73,7 +73,7 @@ struct Run<O = Outcome> {
 }
 
 /// What the client learned of one image, and its shares.
-struct Learnt {
+struct Answered {
     answer: Learned,
     image: Image,
     record: ShareRecord,
@@ -130,7 +130,7 @@ fn one_inference(
     model: &InferenceModel,
     number: u64,
     batch: usize,
-) -> anyhow::Result<Run<Learnt>> {
+) -> anyhow::Result<Run<Answered>> {
     let images: Vec<_> =
         (0..batch as u64).map(|image| trial_image(model, number * batch as u64 + image)).collect();
     let (start, before) = (Instant::now(), cpu_seconds());
@@ -144,8 +144,8 @@ fn one_inference(
     let (start, before) = (Instant::now(), cpu_seconds());
     let answers = client.classify_batch(prepared)?;
     let (online_wall_s, online_cpu_s) = (start.elapsed().as_secs_f64(), cpu_seconds() - before);
-    let learnt = |((answer, image), record)| Learnt { answer, image, record };
-    let images = answers.into_iter().zip(images).zip(records).map(learnt).collect();
+    let answered = |((answer, image), record)| Answered { answer, image, record };
+    let images = answers.into_iter().zip(images).zip(records).map(answered).collect();
     Ok(Run { offline_wall_s, online_wall_s, offline_cpu_s, online_cpu_s, images })
 }
 
@@ -153,16 +153,16 @@ fn one_inference(
 fn judge(
     model: &InferenceModel,
     plan: &Plan,
-    runs: Vec<Run<Learnt>>,
+    runs: Vec<Run<Answered>>,
     mask_seeds: &[String],
 ) -> anyhow::Result<Vec<Run>> {
     let mut seeds = mask_seeds.iter();
-    let mut outcome = |learnt: Learnt| {
+    let mut outcome = |answered: Answered| {
         let seed = seeds.next().context("the server told the seeds of its masks")?;
         let seed = Seed::from_bytes(from_hex(seed).context("the seed of a mask")?);
-        let coins = ProtocolCoins::new(model, plan, learnt.record, &seed)?;
-        let expected = reference::run_with(model, &learnt.image, &coins)?;
-        Ok(Outcome { answer: learnt.answer, expected, plain: reference::run(model, &learnt.image)? })
+        let coins = ProtocolCoins::new(model, plan, answered.record, &seed)?;
+        let expected = reference::run_with(model, &answered.image, &coins)?;
+        Ok(Outcome { answer: answered.answer, expected, plain: reference::run(model, &answered.image)? })
     };
     let mut judged = Vec::new();
     for Run { offline_wall_s, online_wall_s, offline_cpu_s, online_cpu_s, images } in runs {

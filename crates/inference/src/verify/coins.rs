@@ -77,11 +77,10 @@ impl ProtocolCoins {
         Ok(Self { record, errors })
     }
 
-    /// How many values of linear layers the encryption left exact, and how many it did not.
-    pub fn exact_and_off(&self) -> (u64, u64) {
+    /// How many values linear layers have, and how many of them the encryption left off by one last place.
+    pub fn linear_values(&self) -> (u64, u64) {
         let all = self.errors.iter().flatten();
-        let off = all.clone().filter(|error| **error != 0).count() as u64;
-        (all.count() as u64 - off, off)
+        (all.clone().count() as u64, all.filter(|error| **error != 0).count() as u64)
     }
 }
 

@@ -34,6 +34,10 @@ pub(super) struct Report {
     logit_difference_bound: f64,
     /// Images whose largest difference exceeds their own bound.
     beyond_bound: u64,
+    /// Values of linear layers, over all images.
+    linear_values: u64,
+    /// Of them, those that the encryption left off by one last place.
+    linear_values_off: u64,
     first_differences: Vec<FirstDifference>,
 }
 
@@ -84,6 +88,8 @@ impl Report {
             logit_range: comparisons.iter().map(Comparison::logit_range).min().unwrap_or(0),
             logit_difference_bound: comparisons.iter().map(bound).fold(0.0, f64::max),
             beyond_bound: comparisons.iter().filter(is_beyond).count() as u64,
+            linear_values: comparisons.iter().map(|comparison| comparison.linear_values.0).sum(),
+            linear_values_off: comparisons.iter().map(|comparison| comparison.linear_values.1).sum(),
             first_differences: first_differences(comparisons),
         }
     }
@@ -119,6 +125,12 @@ impl Report {
             "logits are off plain rounding by at most {difference} of a range of {range} ({share})"
         )?;
         self.write_bound(out)?;
+        let (values, off) = (self.linear_values, self.linear_values_off);
+        let share = percent(off, values);
+        writeln!(
+            out,
+            "the encryption left {off} of {values} values of linear layers off by one last place ({share})"
+        )?;
         if self.first_differences.is_empty() {
             writeln!(
                 out,
@@ -196,7 +208,14 @@ mod tests {
 
     fn comparison(private: [i64; 3], expected: [i64; 3], plain: [i64; 3]) -> Comparison {
         let [private, expected, plain] = [private, expected, plain].map(|logits| logits.to_vec());
-        Comparison { private, expected, plain, deviation: 0.0, first_difference: None }
+        Comparison {
+            private,
+            expected,
+            plain,
+            deviation: 0.0,
+            linear_values: (1000, 25),
+            first_difference: None,
+        }
     }
 
     #[test]
@@ -213,6 +232,10 @@ mod tests {
         assert!(text.contains("image 1 DIFFERS: logit 2 should be 9 and is 3"), "{text}");
         assert!(text.contains("1 of 2 have the class of plain rounding"), "{text}");
         assert!(text.contains("off plain rounding by at most 6 of a range of 4"), "{text}");
+        assert!(
+            text.contains("left 50 of 2000 values of linear layers off by one last place (2.5%)"),
+            "{text}"
+        );
         assert!(text.contains("bound on that is 2.0 (50.0%), BROKEN by 1 images"), "{text}");
     }
 }

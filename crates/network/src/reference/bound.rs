@@ -39,6 +39,7 @@
 mod adjoint;
 
 use super::integer::{Coins, Trace, add_half, mask_bits, sign_extend};
+use crate::image::{Image, ImageError};
 use crate::inference_model::{InferenceModel, ModelOperation, ModelOutline, ModelStep};
 use crate::shape::Shape;
 use crate::walk::ValueId;
@@ -58,6 +59,20 @@ const ENCRYPTION_PROXY: f64 = 1.0 / 4.0;
 pub fn largest_difference(deviation: f64, comparisons: u64) -> f64 {
     let trials = 2.0 * comparisons.max(1) as f64 / MISS_PROBABILITY;
     deviation * (2.0 * trials.ln()).sqrt() + LOGIT_ROUNDING
+}
+
+/// Whether private logits of an image are as close to those of plain rounding as the bound says, for whoever knows
+/// neither party's coins.
+///
+/// # Errors
+/// When the image has another size than the model takes.
+pub fn allows(model: &InferenceModel, image: &Image, private: &[i64]) -> Result<bool, ImageError> {
+    let plain = super::trace(model, image, None)?;
+    let is_near = |logit: usize| {
+        let bound = largest_difference(logit_deviation(model, &plain, logit), private.len() as u64);
+        private[logit].abs_diff(plain.logits[logit]) as f64 <= bound
+    };
+    Ok(private.len() == plain.logits.len() && (0..private.len()).all(is_near))
 }
 
 /// The largest mean difference of one logit to expect over images on which it has these deviations, when the means of

@@ -141,6 +141,17 @@ fn without_dropped_relus_only_the_encryption_errs() {
     assert_eq!(largest_difference(0.0, 1000), 2.0);
 }
 
+#[test]
+fn logits_of_the_image_are_allowed_and_those_of_another_are_not() {
+    for (name, model) in models() {
+        let [image, other] = [1, 2].map(|seed| Image::random(model.outline().input, seed));
+        let private = reference::run_with(&model, &image, &TrialShares { seed: 1 }).unwrap();
+        assert!(allows(&model, &image, &private).unwrap(), "{name}");
+        assert!(!allows(&model, &other, &private).unwrap(), "{name}");
+        assert!(!allows(&model, &image, &private[1..]).unwrap(), "{name}");
+    }
+}
+
 /// Shares without any rounding error of their own, so that the encryption's alone are left.
 struct OneSided(u64);
 

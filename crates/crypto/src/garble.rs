@@ -18,7 +18,8 @@
 //! of 64 that stream: each has its own hash counters, labels, tables and messages, whose lengths follow from
 //! the circuit and the number of lanes. What is prepared is spent by value, once.
 //!
-//! Linearized positions are truncated without a circuit: see [`truncate`].
+//! Linearized positions are truncated without a circuit: see [`truncate`]. Where a ReLU may round by shares, a chain of
+//! carries gives its sign and a gate multiplies by it, at a tenth of a circuit's bytes: see [`gates`].
 
 pub mod argmax;
 mod bits;
@@ -27,6 +28,7 @@ pub mod clip;
 mod error;
 pub mod evaluator;
 pub mod garbler;
+pub mod gates;
 pub mod hash;
 pub mod ideal;
 mod kernel;
@@ -36,6 +38,7 @@ pub mod maximum;
 pub mod messages;
 mod projection;
 pub mod relu;
+mod sections;
 #[cfg(test)]
 mod testing;
 pub mod truncate;

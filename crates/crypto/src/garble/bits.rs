@@ -7,6 +7,16 @@ pub(super) fn low_bits(width: u32) -> u64 {
     if width >= 64 { u64::MAX } else { (1 << width) - 1 }
 }
 
+/// All bits set if the bit is one: what selects without a branch.
+pub(super) fn spread(bit: u64) -> u64 {
+    bit.wrapping_neg()
+}
+
+/// (1 - 2 bit) value.
+pub(super) fn signed_by(bit: u64, value: u64) -> u64 {
+    (value ^ spread(bit)).wrapping_add(bit)
+}
+
 /// Transposes a 64 by 64 matrix of bits in place: bit j of word i becomes bit i of word j.
 pub(super) fn transpose(matrix: &mut [u64; 64]) {
     let mut half = 32;

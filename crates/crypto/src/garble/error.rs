@@ -80,6 +80,14 @@ pub enum Message {
     TruncationOpening,
     /// The client's online reply of a truncation.
     TruncationReply,
+    /// The server's offline message of gates.
+    GateOffer,
+    /// The client's offline message of gates.
+    GateAdvance,
+    /// The server's online message of gates.
+    GateOpening,
+    /// The client's online reply of gates.
+    GateReply,
     /// Prepared material read back from storage.
     Prepared,
 }
@@ -94,6 +102,10 @@ impl std::fmt::Display for Message {
             Self::TruncationAdvance => "truncation advance",
             Self::TruncationOpening => "truncation opening",
             Self::TruncationReply => "truncation reply",
+            Self::GateOffer => "gate offer",
+            Self::GateAdvance => "gate advance",
+            Self::GateOpening => "gate opening",
+            Self::GateReply => "gate reply",
             Self::Prepared => "prepared material",
         })
     }
@@ -104,6 +116,8 @@ impl std::fmt::Display for Message {
 pub enum Counted {
     /// Labels of the client's input wires.
     ClientLabels,
+    /// Labels of transfers in the other direction.
+    ReverseLabels,
     /// The server's input values.
     ServerValues,
     /// The client's input values.
@@ -116,6 +130,7 @@ impl std::fmt::Display for Counted {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(match self {
             Self::ClientLabels => "client labels",
+            Self::ReverseLabels => "labels of reverse transfers",
             Self::ServerValues => "server values",
             Self::ClientValues => "client values",
             Self::Blinds => "blinds",

@@ -5,10 +5,14 @@
 //! value of it serves one half-gate or row of one chunk, so at most 64 labels of the same wire position.
 //! Ranges are cut from the counter in the order of the plan, on both sides; threads work in disjoint ranges.
 
+use zeroize::Zeroizing;
+
 use super::error::GarbleError;
-use super::kernel::{Kernel, KeyBatch};
+use super::kernel::{GROUP, Kernel, KeyBatch};
+use super::label::{Offset, WireLabel};
 use crate::cpu::CpuFeatures;
 use crate::random::Generator;
+use crate::secret::Secret;
 
 /// The most labels that may share one key: the bound of 120 bits depends on it.
 pub const MAX_LANES: usize = 64;
@@ -137,6 +141,33 @@ impl KeyStream {
         self.used += count;
         (&self.batch, place)
     }
+}
+
+/// H of each label, at most 64 labels to a counter, and of each label xor `offset` if there is one.
+pub(super) fn hash_labels(
+    key: HashKey,
+    counters: CounterRange,
+    labels: &[WireLabel],
+    offset: Option<&Offset>,
+) -> [Secret<Vec<u128>>; 2] {
+    let kernel = Kernel::for_cpu(CpuFeatures::available());
+    let mut keys = KeyStream::new(kernel, key, counters);
+    let room = |is_needed: bool| Secret::new(Vec::with_capacity(if is_needed { labels.len() } else { 0 }));
+    let [mut hashes, mut others] = [room(true), room(offset.is_some())];
+    for chunk in labels.chunks(MAX_LANES) {
+        let (batch, place) = keys.take(1);
+        let stride = chunk.len().next_multiple_of(GROUP);
+        let (mut inputs, mut outputs) = (Zeroizing::new([0; MAX_LANES]), Zeroizing::new([0; MAX_LANES]));
+        inputs.iter_mut().zip(chunk).for_each(|(input, label)| *input = label.0);
+        kernel.hash(batch, place, &inputs[..stride], &mut outputs[..stride]);
+        hashes.expose_mut().extend_from_slice(&outputs[..chunk.len()]);
+        if let Some(offset) = offset {
+            inputs.iter_mut().for_each(|input| *input ^= offset.expose());
+            kernel.hash(batch, place, &inputs[..stride], &mut outputs[..stride]);
+            others.expose_mut().extend_from_slice(&outputs[..chunk.len()]);
+        }
+    }
+    [hashes, others]
 }
 
 #[cfg(test)]

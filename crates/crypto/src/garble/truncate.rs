@@ -27,12 +27,9 @@ pub use client::PreparedTruncation;
 pub use messages::{TruncationAdvance, TruncationOffer, TruncationOpening, TruncationReply};
 pub use server::{OfferedTruncation, WaitingTruncation};
 
-use super::bits::{low_bits, pack, packed_length, unpack};
-use super::error::{GarbleError, Message, check_length, check_shape};
-use super::hash::{CounterRange, HashKey, KeyStream, MAX_LANES};
-use super::kernel::{GROUP, Kernel};
-use super::label::WireLabel;
-use crate::secret::Secret;
+use super::bits::{low_bits, pack};
+use super::error::{GarbleError, check_shape};
+use super::hash::MAX_LANES;
 
 /// The parameters of a truncation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,70 +96,4 @@ impl TruncationShape {
     fn output_mask(&self) -> u64 {
         low_bits(self.output_bits)
     }
-}
-
-/// Bytes of sections of `count` values each, every section at its own width and from a whole byte on.
-fn sections_length<const N: usize>(count: usize, widths: [u32; N]) -> usize {
-    widths.iter().map(|width| packed_length(count, *width)).sum()
-}
-
-/// Sections of values to store, each at its width; one of width zero is left out.
-fn pack_sections<const N: usize>(sections: [(&[u64], u32); N]) -> Secret<Vec<u8>> {
-    let length = sections.iter().map(|(values, width)| packed_length(values.len(), *width)).sum();
-    let mut bytes = Secret::new(Vec::with_capacity(length));
-    for (values, width) in sections {
-        bytes.expose_mut().extend_from_slice(Secret::new(pack(values, width)).expose());
-    }
-    bytes
-}
-
-/// Reads back what [`pack_sections`] made of `count` values a section.
-fn unpack_sections<const N: usize>(
-    bytes: &[u8],
-    count: usize,
-    widths: [u32; N],
-) -> Result<[Secret<Vec<u64>>; N], GarbleError> {
-    check_length(Message::Prepared, sections_length(count, widths), bytes.len())?;
-    let mut rest = bytes;
-    let mut sections = widths.map(|_| Secret::new(Vec::new()));
-    for (section, width) in sections.iter_mut().zip(widths).filter(|(_, width)| *width > 0) {
-        let (own, others) = rest.split_at(packed_length(count, width));
-        rest = others;
-        *section = Secret::new(unpack(Message::Prepared, own, count, width)?);
-    }
-    Ok(sections)
-}
-
-/// (1 - 2 bit) value.
-fn signed_by(bit: u64, value: u64) -> u64 {
-    (value ^ bit.wrapping_neg()).wrapping_add(bit)
-}
-
-/// The low half of H of each label, at most 64 labels to a counter, and of each label xor `offset` if there
-/// is one.
-fn hash_labels(
-    kernel: Kernel,
-    key: HashKey,
-    counters: CounterRange,
-    labels: &[WireLabel],
-    offset: Option<u128>,
-) -> (Vec<u64>, Vec<u64>) {
-    let mut keys = KeyStream::new(kernel, key, counters);
-    let (mut hashes, mut other_hashes) = (Vec::with_capacity(labels.len()), Vec::new());
-    for chunk in labels.chunks(MAX_LANES) {
-        let (batch, place) = keys.take(1);
-        let stride = chunk.len().next_multiple_of(GROUP);
-        let (mut inputs, mut outputs) = ([0; MAX_LANES], [0; MAX_LANES]);
-        for (input, label) in inputs.iter_mut().zip(chunk) {
-            *input = label.0;
-        }
-        kernel.hash(batch, place, &inputs[..stride], &mut outputs[..stride]);
-        hashes.extend(outputs[..chunk.len()].iter().map(|hash| *hash as u64));
-        if let Some(offset) = offset {
-            inputs = inputs.map(|label| label ^ offset);
-            kernel.hash(batch, place, &inputs[..stride], &mut outputs[..stride]);
-            other_hashes.extend(outputs[..chunk.len()].iter().map(|hash| *hash as u64));
-        }
-    }
-    (hashes, other_hashes)
 }

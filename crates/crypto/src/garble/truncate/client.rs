@@ -1,15 +1,11 @@
 //! The client's side of a truncation.
 
-use super::{
-    TruncationAdvance, TruncationOffer, TruncationOpening, TruncationReply, TruncationShape, hash_labels,
-    pack_sections, sections_length, signed_by, unpack_sections,
-};
-use crate::cpu::CpuFeatures;
-use crate::garble::bits::low_bits;
+use super::{TruncationAdvance, TruncationOffer, TruncationOpening, TruncationReply, TruncationShape};
+use crate::garble::bits::{low_bits, signed_by};
 use crate::garble::error::{Counted, GarbleError, Message, check_count, check_length};
-use crate::garble::hash::{CounterRange, HashKey};
-use crate::garble::kernel::Kernel;
+use crate::garble::hash::{CounterRange, HashKey, hash_labels};
 use crate::garble::label::WireLabel;
+use crate::garble::sections::{pack_sections, sections_length, unpack_sections};
 use crate::random::Generator;
 use crate::secret::Secret;
 
@@ -49,11 +45,11 @@ impl PreparedTruncation {
         let length = |count| TruncationOffer::length(&shape, count);
         check_length(Message::TruncationOffer, length(count), length(offer.0.len()))?;
         let counters = counters.take(TruncationShape::hash_count(count))?;
-        let kernel = Kernel::for_cpu(CpuFeatures::available());
-        let hashes = Secret::new(hash_labels(kernel, key, counters, labels, None).0);
+        let [hashes, _] = hash_labels(key, counters, labels, None);
         let tops: Vec<u64> = shares.iter().map(|share| shape.top_bit(*share)).collect();
         let own = hashes.expose().iter().zip(&tops).zip(&offer.0);
-        let own = own.map(|((hash, top), tau)| hash.wrapping_add(top.wrapping_neg() & tau)).collect();
+        let own =
+            own.map(|((hash, top), tau)| (*hash as u64).wrapping_add(top.wrapping_neg() & tau)).collect();
         let known = shares.iter().zip(blinds).map(|(share, blind)| {
             ((share & low_bits(shape.width)) >> shape.fraction_bits).wrapping_sub(*blind)
         });
@@ -81,7 +77,7 @@ impl PreparedTruncation {
 
     /// Length of the bytes below.
     pub fn stored_bytes(shape: &TruncationShape, count: usize, is_advanced: bool) -> usize {
-        sections_length(count, Self::stored_widths(shape, is_advanced))
+        sections_length(Self::stored_widths(shape, is_advanced).map(|width| (count, width)))
     }
 
     /// The secret bytes to store until the inference. Whoever stores them must see to it that they are used once.
@@ -106,7 +102,8 @@ impl PreparedTruncation {
         bytes: &[u8],
     ) -> Result<Self, GarbleError> {
         let widths = Self::stored_widths(shape, is_advanced);
-        let [tops, shares, known, pads] = unpack_sections(bytes, count, widths)?;
+        let sections = unpack_sections(Message::Prepared, bytes, widths.map(|width| (count, width)))?;
+        let [tops, shares, known, pads] = sections.try_into().expect("as many sections as widths");
         Ok(Self { shape: *shape, tops, shares, known, pads: is_advanced.then_some(pads) })
     }
 

@@ -1,15 +1,11 @@
 //! The server's side of a truncation.
 
-use super::{
-    TruncationAdvance, TruncationOffer, TruncationOpening, TruncationReply, TruncationShape, hash_labels,
-    pack_sections, sections_length, signed_by, unpack_sections,
-};
-use crate::cpu::CpuFeatures;
-use crate::garble::bits::low_bits;
+use super::{TruncationAdvance, TruncationOffer, TruncationOpening, TruncationReply, TruncationShape};
+use crate::garble::bits::{low_bits, signed_by};
 use crate::garble::error::{Counted, GarbleError, Message, check_count, check_length};
-use crate::garble::hash::{CounterRange, HashKey};
-use crate::garble::kernel::Kernel;
+use crate::garble::hash::{CounterRange, HashKey, hash_labels};
 use crate::garble::label::{Offset, WireLabel};
+use crate::garble::sections::{pack_sections, sections_length, unpack_sections};
 use crate::random::Generator;
 use crate::secret::Secret;
 
@@ -39,16 +35,15 @@ impl OfferedTruncation {
         generator: &mut Generator,
     ) -> Result<(TruncationOffer, Self), GarbleError> {
         let counters = counters.take(TruncationShape::hash_count(zero_labels.len()))?;
-        let kernel = Kernel::for_cpu(CpuFeatures::available());
-        let (zero, one) = hash_labels(kernel, key, counters, zero_labels, Some(offset.expose()));
-        let (zero, one) = (Secret::new(zero), Secret::new(one));
+        let [zero, one] = hash_labels(key, counters, zero_labels, Some(offset));
         let coins: Vec<u64> = zero_labels.iter().map(|_| generator.next_u64() & 1).collect();
         let mask = low_bits(shape.wrap_bits());
         let hashes = zero.expose().iter().zip(one.expose());
-        let offers =
-            hashes.zip(&coins).map(|((zero, one), rho)| zero.wrapping_sub(*one).wrapping_add(*rho) & mask);
+        let offers = hashes
+            .zip(&coins)
+            .map(|((zero, one), rho)| (zero.wrapping_sub(*one) as u64).wrapping_add(*rho) & mask);
         let offer = TruncationOffer(offers.collect());
-        let shares = zero.expose().iter().map(|hash| hash.wrapping_neg() & mask).collect();
+        let shares = zero.expose().iter().map(|hash| (*hash as u64).wrapping_neg() & mask).collect();
         let offered = Self { shape, shares: Secret::new(shares), coins: Secret::new(coins), advance: None };
         Ok((offer, offered))
     }
@@ -68,7 +63,7 @@ impl OfferedTruncation {
     /// Length of the bytes below.
     pub fn stored_bytes(shape: &TruncationShape, count: usize, is_advanced: bool) -> usize {
         let advance = if is_advanced { shape.output_bits } else { 0 };
-        sections_length(count, [shape.wrap_bits(), 1, advance])
+        sections_length([shape.wrap_bits(), 1, advance].map(|width| (count, width)))
     }
 
     /// The secret bytes to store until the inference. Whoever stores them must see to it that they are used once.
@@ -89,7 +84,8 @@ impl OfferedTruncation {
         bytes: &[u8],
     ) -> Result<Self, GarbleError> {
         let widths = [shape.wrap_bits(), 1, if is_advanced { shape.output_bits } else { 0 }];
-        let [shares, coins, mut advance] = unpack_sections(bytes, count, widths)?;
+        let sections = unpack_sections(Message::Prepared, bytes, widths.map(|width| (count, width)))?;
+        let [shares, coins, mut advance] = sections.try_into().expect("as many sections as widths");
         let advance = is_advanced.then(|| std::mem::take(advance.expose_mut()));
         Ok(Self { shape: *shape, shares, coins, advance })
     }

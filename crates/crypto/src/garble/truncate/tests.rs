@@ -1,5 +1,5 @@
 use super::*;
-use crate::garble::hash::HashCounter;
+use crate::garble::hash::{HashCounter, HashKey};
 use crate::garble::ideal;
 use crate::garble::label::Offset;
 use crate::garble::testing::{deal, random_values};

@@ -1,0 +1,254 @@
+//! The client's side of gates.
+
+use super::chain::{self, ClientChain, Words};
+use super::{GateShape, ValueShape};
+use crate::garble::bits::{low_bits, signed_by, spread};
+use crate::garble::error::{Counted, GarbleError, Message, check_count};
+use crate::garble::hash::{CounterRange, HashKey, hash_labels};
+use crate::garble::label::{Offset, WireLabel};
+use crate::garble::sections::{append_sections, pack_sections, sections_length, unpack_sections};
+use crate::secret::Secret;
+
+/// What the client brings to gates, in the order of [`GateShape::choices`].
+#[derive(Clone, Copy)]
+pub struct ClientInputs<'a> {
+    /// Its shares of all values.
+    pub shares: &'a [u64],
+    /// rho of each sign: fresh, uniform, and of these gates alone.
+    pub coins: &'a [u64],
+    /// Its shares of what the gates make: fresh and uniform in the output ring.
+    pub blinds: &'a [u64],
+    /// Its outputs of the transfers that it chose in, group after group.
+    pub labels: &'a [WireLabel],
+}
+
+/// What the client has of the transfers in which the server chose, one for each sign.
+pub struct ReverseSender<'a> {
+    /// The key of their hash: the client's, sent after the server's choices were fixed.
+    pub key: HashKey,
+    /// Counters of that key.
+    pub counters: CounterRange,
+    /// The client's offset.
+    pub offset: &'a Offset,
+    /// Its labels of choice 0.
+    pub zero_labels: &'a [WireLabel],
+}
+
+/// Gates that wait for the server's opening. Good for one inference. Known to the client only.
+#[derive(Debug)]
+pub struct PreparedGates {
+    shape: GateShape,
+    chain: ClientChain,
+    /// rho.
+    coins: Words,
+    values: Vec<PreparedValue>,
+}
+
+/// What the client keeps for one value of every sign.
+#[derive(Debug)]
+pub(super) struct PreparedValue {
+    /// C.
+    known: Words,
+    /// G.
+    wrap: Words,
+    /// K\[0\].
+    product: Words,
+    /// K'\[0\].
+    wrapped: Words,
+    /// h\[rho\].
+    pad: Words,
+    /// r.
+    blind: Words,
+}
+
+impl PreparedGates {
+    /// Takes the server's offer and appends the advance to a message.
+    ///
+    /// # Errors
+    /// When inputs, labels or the offer are not as many as the signs need, or counters do not suffice.
+    pub fn new(
+        shape: GateShape,
+        key: HashKey,
+        counters: &mut CounterRange,
+        own: ClientInputs<'_>,
+        mut reverse: ReverseSender<'_>,
+        offer: &[u8],
+        advance: &mut Vec<u8>,
+    ) -> Result<Self, GarbleError> {
+        let (signs, values) = (own.coins.len(), own.coins.len() * shape.values_per_sign);
+        check_count(Counted::ClientValues, values, own.shares.len())?;
+        check_count(Counted::Blinds, values, own.blinds.len())?;
+        check_count(Counted::ClientLabels, signs * shape.transfers_per_sign(), own.labels.len())?;
+        check_count(Counted::ReverseLabels, signs, reverse.zero_labels.len())?;
+        let sections = unpack_sections(Message::GateOffer, offer, shape.offer_sections(signs))?;
+        let (chain_offer, taus) = sections.split_at(shape.compared_bits() as usize - 2);
+        let mut counters = counters.take(shape.hash_count(signs))?;
+        let (chained, others) = own.labels.split_at(signs * (shape.compared_bits() as usize - 1));
+        let inputs = own.shares[..signs].iter().map(|share| shape.client_input(*share));
+        let inputs: Words = Secret::new(inputs.collect());
+        let chain = ClientChain::accept(&shape, key, &mut counters, chained, inputs.expose(), chain_offer)?;
+        let (turned, tops) = others.split_at(signs);
+        let mut prepared = Vec::with_capacity(shape.values_per_sign);
+        let own_values = own.shares.chunks_exact(signs).zip(own.blinds.chunks_exact(signs));
+        let offered = tops.chunks_exact(signs).zip(taus);
+        for ((value, (shares, blinds)), (tops, taus)) in shape.values().zip(own_values).zip(offered) {
+            let [pads, _] = hash_labels(key, counters.take(GateShape::hashes_of(signs))?, turned, None);
+            let [wraps, _] = hash_labels(key, counters.take(GateShape::hashes_of(signs))?, tops, None);
+            let range = reverse.counters.take(GateShape::hashes_of(signs))?;
+            let products = hash_labels(reverse.key, range, reverse.zero_labels, Some(reverse.offset));
+            let value_prepared =
+                PreparedValue::new(&value, shares, blinds, [&pads, &wraps, &products[0]], taus);
+            value_prepared.advance(&value, &products[1], advance);
+            prepared.push(value_prepared);
+        }
+        let coins = Secret::new(own.coins.iter().map(|coin| coin & 1).collect());
+        Ok(Self { shape, chain, coins, values: prepared })
+    }
+
+    /// Length of the bytes below.
+    pub fn stored_bytes(shape: &GateShape, signs: usize) -> usize {
+        sections_length(Self::stored_sections(shape, signs))
+    }
+
+    fn stored_sections(shape: &GateShape, signs: usize) -> impl Iterator<Item = (usize, u32)> + Clone {
+        let (bits, output) = (shape.compared_bits(), shape.output_bits);
+        let chain = (0..bits - 1).flat_map(move |level| {
+            let pad = chain::pad_bits(bits, level);
+            [pad, if level == 0 { 0 } else { pad }]
+        });
+        let values = shape.values().flat_map(move |value| {
+            let wrap = value.wrap_bits;
+            [output, wrap, output, wrap, output, output]
+        });
+        [2, 1].into_iter().chain(chain).chain(values).map(move |bits| (signs, bits))
+    }
+
+    /// The secret bytes to store until the inference. Whoever stores them must see to it that they are used once.
+    pub fn into_bytes(self) -> Secret<Vec<u8>> {
+        let mut words = vec![&self.chain.ends, &self.coins];
+        words.extend(self.chain.levels.iter().flatten());
+        for value in &self.values {
+            let PreparedValue { known, wrap, product, wrapped, pad, blind } = value;
+            words.extend([known, wrap, product, wrapped, pad, blind]);
+        }
+        let widths = Self::stored_sections(&self.shape, self.coins.expose().len());
+        pack_sections(words.into_iter().zip(widths).map(|(words, (_, bits))| (&words.expose()[..], bits)))
+    }
+
+    /// Reads stored bytes back.
+    ///
+    /// # Errors
+    /// When the length is another or bits behind the last value of a section are set.
+    pub fn from_bytes(shape: &GateShape, signs: usize, bytes: &[u8]) -> Result<Self, GarbleError> {
+        let sections = unpack_sections(Message::Prepared, bytes, Self::stored_sections(shape, signs))?;
+        let mut sections = sections.into_iter();
+        let mut next = || sections.next().expect("a section for every width");
+        let (bits, ends, coins) = (shape.compared_bits(), next(), next());
+        let levels = (0..bits - 1).map(|_| [next(), next()]).collect();
+        let value = |_| PreparedValue {
+            known: next(),
+            wrap: next(),
+            product: next(),
+            wrapped: next(),
+            pad: next(),
+            blind: next(),
+        };
+        let values = shape.values().map(value).collect();
+        Ok(Self { shape: *shape, chain: ClientChain { ends, levels }, coins, values })
+    }
+
+    /// Appends the reply to the server's opening to a message.
+    ///
+    /// # Errors
+    /// When the opening is for another number of signs, or bits behind its last value are set.
+    pub fn reply(self, opening: &[u8], reply: &mut Vec<u8>) -> Result<(), GarbleError> {
+        let Self { shape, chain, coins, values } = self;
+        let signs = coins.expose().len();
+        let sections = unpack_sections(Message::GateOpening, opening, shape.opening_sections(signs))?;
+        let (chained, opened) = sections.split_at(shape.compared_bits() as usize - 1);
+        let deltas = chain.evaluate(chained);
+        let turns = deltas.expose().iter().zip(coins.expose()).map(|(delta, coin)| delta ^ coin);
+        let turns: Words = Secret::new(turns.collect());
+        append_sections(reply, [(&turns.expose()[..], 1)]);
+        for ((value, own), opened) in shape.values().zip(values).zip(opened.chunks_exact(2)) {
+            let words = own.reply(&value, deltas.expose(), coins.expose(), opened);
+            append_sections(reply, [(&words[..], shape.output_bits)]);
+        }
+        Ok(())
+    }
+}
+
+impl PreparedValue {
+    pub(super) fn new(
+        value: &ValueShape,
+        shares: &[u64],
+        blinds: &[u64],
+        [pads, wraps, products]: [&Secret<Vec<u128>>; 3],
+        taus: &Words,
+    ) -> Self {
+        let signs = shares.len();
+        let [mut known, mut wrap] = [(); 2].map(|()| Secret::new(Vec::with_capacity(signs)));
+        for ((share, hash), tau) in shares.iter().zip(wraps.expose()).zip(taus.expose()) {
+            let top = value.top_bit(*share);
+            let own = (*hash as u64).wrapping_add(tau & spread(top)) & value.wrap_mask();
+            let quotient = (share & low_bits(value.ring)) >> value.fraction_bits;
+            let wraps = value.wrap_weight.wrapping_mul(top.wrapping_sub(own));
+            known.expose_mut().push(quotient.wrapping_sub(wraps) & value.output);
+            wrap.expose_mut().push(top.wrapping_sub(own << 1) & value.wrap_mask());
+        }
+        let cut = |hashes: &Secret<Vec<u128>>, shift: u32, mask: u64| -> Words {
+            Secret::new(hashes.expose().iter().map(|hash| (hash >> shift) as u64 & mask).collect())
+        };
+        Self {
+            known,
+            wrap,
+            product: cut(products, 0, value.output),
+            wrapped: cut(products, 64, value.wrap_mask()),
+            pad: cut(pads, 0, value.output),
+            blind: Secret::new(blinds.iter().map(|blind| blind & value.output).collect()),
+        }
+    }
+
+    /// t and t' of every sign, given the hashes of the labels of choice 1.
+    pub(super) fn advance(&self, value: &ValueShape, others: &Secret<Vec<u128>>, advance: &mut Vec<u8>) {
+        let sums = |zero: &Words, added: &Words, shift: u32, mask: u64| -> Vec<u64> {
+            let words = zero.expose().iter().zip(others.expose()).zip(added.expose());
+            let sum = |((zero, one), added): ((&u64, &u128), &u64)| {
+                zero.wrapping_sub((one >> shift) as u64).wrapping_add(*added) & mask
+            };
+            words.map(sum).collect()
+        };
+        let products = sums(&self.product, &self.known, 0, value.output);
+        let wraps = sums(&self.wrapped, &self.wrap, 64, value.wrap_mask());
+        let output_bits = value.output.count_ones();
+        append_sections(advance, [(&products[..], output_bits), (&wraps[..], value.wrap_bits)]);
+    }
+
+    /// The reply of every sign, given d and m.
+    pub(super) fn reply(
+        self,
+        value: &ValueShape,
+        deltas: &[u64],
+        coins: &[u64],
+        opened: &[Words],
+    ) -> Vec<u64> {
+        let (turned, masked) = (opened[0].expose(), opened[1].expose());
+        let own = self.known.expose().iter().zip(self.wrap.expose());
+        let own = own.zip(self.product.expose().iter().zip(self.wrapped.expose()));
+        let own = own.zip(self.pad.expose().iter().zip(self.blind.expose()));
+        let said = turned.iter().zip(masked).zip(deltas.iter().zip(coins));
+        let reply =
+            |((((known, wrap), (product, wrapped)), (pad, blind)), ((turn, mask), (delta, coin))): (
+                (((&u64, &u64), (&u64, &u64)), (&u64, &u64)),
+                ((&u64, &u64), (&u64, &u64)),
+            )| {
+                let weight = value.wrap_weight & spread(*turn);
+                let chosen = (mask & spread(*coin)).wrapping_add(*pad);
+                let own = known.wrapping_add(weight.wrapping_mul(*wrap)) & spread(*delta);
+                let products = product.wrapping_add(weight.wrapping_mul(*wrapped));
+                let moved = signed_by(delta ^ coin, chosen).wrapping_sub(signed_by(*delta, products));
+                moved.wrapping_add(own).wrapping_sub(*blind) & value.output
+            };
+        own.zip(said).map(reply).collect()
+    }
+}

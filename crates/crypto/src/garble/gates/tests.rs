@@ -1,0 +1,234 @@
+use super::*;
+use crate::garble::hash::{HashCounter, HashKey};
+use crate::garble::label::{Offset, WireLabel};
+use crate::garble::testing::{deal, random_values};
+use crate::random::{Generator, Seed};
+use crate::secret::Secret;
+use proptest::prelude::*;
+
+fn generator(seed: u8) -> Generator {
+    Seed::from_bytes([seed; 32]).generator()
+}
+
+/// Labels of groups of choices, each padded to whole bytes, without the padding.
+fn deal_groups(
+    choices: &[u8],
+    signs: usize,
+    offset: &Offset,
+    generator: &mut Generator,
+) -> [Vec<WireLabel>; 2] {
+    let mut labels = [Vec::new(), Vec::new()];
+    for group in choices.chunks_exact(signs.div_ceil(8)) {
+        let (zero, chosen) = deal(group, signs, offset, generator);
+        labels[0].extend(zero);
+        labels[1].extend(chosen);
+    }
+    labels
+}
+
+/// The whole course through bytes, stored forms included: the sums of both parties' shares of what comes out.
+fn run(shape: GateShape, server: &[u64], client: &[u64], seed: u8) -> Vec<u64> {
+    let values = server.len();
+    let signs = values / shape.values_per_sign();
+    let mut generator = generator(seed);
+    let [offset, reverse_offset] = [(); 2].map(|()| Offset::random(&mut generator));
+    let [key, reverse_key] = [(); 2].map(|()| HashKey::random(&mut generator));
+    let (coins, masks) = (random_values(signs, 1, seed), random_values(signs, 1, seed.wrapping_add(77)));
+    let blinds = random_values(values, shape.output_bits(), 9);
+    let [zero, chosen] = deal_groups(&shape.choices(client, &coins), signs, &offset, &mut generator);
+    let (reverse_zero, reverse_chosen) = deal(&pack(&masks, 1), signs, &reverse_offset, &mut generator);
+    let counters = || HashCounter::new().take(shape.hash_count(signs)).unwrap();
+    let reverse_counters = || HashCounter::new().take(shape.reverse_hash_count(signs)).unwrap();
+
+    let reverse = ReverseReceiver { choices: Secret::new(masks), labels: Secret::new(reverse_chosen) };
+    let (mut offer, mut advance, mut opening, mut reply) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let offered =
+        OfferedGates::new(shape, key, &mut counters(), &offset, &zero, reverse, &mut generator, &mut offer)
+            .unwrap();
+    let own = ClientInputs { shares: client, coins: &coins, blinds: &blinds, labels: &chosen };
+    let reverse = ReverseSender {
+        key: reverse_key,
+        counters: reverse_counters(),
+        offset: &reverse_offset,
+        zero_labels: &reverse_zero,
+    };
+    let prepared =
+        PreparedGates::new(shape, key, &mut counters(), own, reverse, &offer, &mut advance).unwrap();
+    let advanced = offered.take_advance(reverse_key, &mut reverse_counters(), &advance).unwrap();
+    // Both sides forget everything but the bytes that a store would hold.
+    let stored = advanced.into_bytes();
+    assert_eq!(stored.expose().len(), AdvancedGates::stored_bytes(&shape, signs));
+    let advanced = AdvancedGates::from_bytes(&shape, signs, stored.expose()).unwrap();
+    let stored = prepared.into_bytes();
+    assert_eq!(stored.expose().len(), PreparedGates::stored_bytes(&shape, signs));
+    let prepared = PreparedGates::from_bytes(&shape, signs, stored.expose()).unwrap();
+
+    let waiting = advanced.open(server, &mut opening).unwrap();
+    prepared.reply(&opening, &mut reply).unwrap();
+    let lengths = [&offer, &advance, &opening, &reply].map(Vec::len);
+    let planned =
+        [GateShape::offer_bytes, GateShape::advance_bytes, GateShape::opening_bytes, GateShape::reply_bytes];
+    assert_eq!(lengths, planned.map(|length| length(&shape, signs)));
+    let shares = waiting.finish(&reply).unwrap();
+    let sum = |(share, blind): (&u64, &u64)| share.wrapping_add(*blind) & low_bits(shape.output_bits());
+    shares.expose().iter().zip(&blinds).map(sum).collect()
+}
+
+/// What a trusted third party makes of the same shares.
+fn expected(shape: &GateShape, server: &[u64], client: &[u64]) -> Vec<u64> {
+    let signs = server.len() / shape.values_per_sign();
+    let value = |place: usize| {
+        let (number, sign) = (place / signs, place % signs);
+        let sign = ideal::sign(shape, server[sign], client[sign]);
+        ideal::gate(shape, number, sign, server[place], client[place])
+    };
+    (0..server.len()).map(value).collect()
+}
+
+fn all_pairs(width: u32) -> (Vec<u64>, Vec<u64>) {
+    (0..1_u64 << (2 * width)).map(|word| (word >> width, word & low_bits(width))).unzip()
+}
+
+#[test]
+fn relus_of_all_pairs_of_shares_are_right() {
+    for (width, fraction, output) in
+        [(2, 0, 3), (3, 1, 3), (3, 0, 9), (4, 1, 6), (5, 2, 4), (6, 0, 7), (6, 3, 6), (8, 3, 12), (8, 0, 63)]
+    {
+        let shape = GateShape::new(width, fraction, output).unwrap();
+        let (server, client) = all_pairs(width);
+        for seed in 1..if width < 6 { 9 } else { 3 } {
+            assert_eq!(run(shape, &server, &client, seed), expected(&shape, &server, &client), "{shape:?}");
+        }
+    }
+}
+
+/// What the comment at `GateShape::server_input` says.
+#[test]
+fn a_coarser_sign_never_lets_a_negative_value_through() {
+    for (width, fraction, coarser) in [(6, 2, 1), (7, 2, 2), (7, 0, 3)] {
+        let shape = GateShape::new(width, fraction, 10).unwrap().with_coarser_sign(coarser).unwrap();
+        let (server, client) = all_pairs(width);
+        let made = run(shape, &server, &client, 3);
+        let dropped = 1_i64 << (fraction + coarser);
+        for ((server, client), made) in server.iter().zip(&client).zip(made) {
+            let x = crate::garble::ideal::signed(server.wrapping_add(*client) & low_bits(width), width);
+            let sign = ideal::sign(&shape, *server, *client);
+            if (dropped - (1 << (width - 1))..0).contains(&x) {
+                assert!(!sign && made == 0, "{shape:?} {x}");
+            }
+            if (dropped..(1 << (width - 1)) - (1 << fraction)).contains(&x) {
+                let quotient = made as i64 * (1 << fraction);
+                assert!(sign && (quotient - x).abs() < 1 << fraction, "{shape:?} {x} {made}");
+            }
+            if (0..dropped).contains(&x) {
+                assert_eq!(made, ideal::gate(&shape, 0, sign, *server, *client), "{shape:?} {x}");
+            }
+        }
+    }
+}
+
+/// With the rounding constant of the value a coarser sign would err: the reason why there is none.
+#[test]
+fn a_coarser_sign_that_rounds_up_would_let_negative_values_through() {
+    let (width, dropped) = (7, 4);
+    let rounded = |share: u64| (share + low_bits(dropped) & low_bits(width)) >> dropped;
+    let (server, client) = all_pairs(width);
+    let errs = server.iter().zip(&client).any(|(server, client)| {
+        let x = crate::garble::ideal::signed(server.wrapping_add(*client) & low_bits(width), width);
+        let sum = rounded(*server).wrapping_add(client >> dropped) & low_bits(width - dropped);
+        (-32..-4).contains(&x) && crate::garble::ideal::signed(sum, width - dropped) >= 0
+    });
+    assert!(errs);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn values_that_share_a_sign_are_right_at_every_width(
+        width in 4_u32..50,
+        part in 0.0..1.0,
+        more in 2_u32..12,
+        values in 1_usize..6,
+        signs in 1_usize..200,
+        seed in any::<u8>(),
+    ) {
+        let fraction = (f64::from(width - 2) * part) as u32;
+        let output = (width - fraction + more).min(63);
+        let shape = GateShape::new(width, fraction, output).unwrap().with_values_per_sign(values).unwrap();
+        let count = signs * values;
+        let client = random_values(count, width + 1, seed.wrapping_add(1));
+        // Followers lie in the range of known-MSB truncation; what is compared may be anything.
+        let room = low_bits(width) - low_bits(fraction);
+        let value = |(place, word): (usize, u64)| {
+            if place < signs { word } else { (word % room).wrapping_sub(1 << (width - 1)) }
+        };
+        let words = random_values(count, 63, seed.wrapping_add(2)).into_iter().enumerate().map(value);
+        let server: Vec<u64> = words.zip(&client)
+            .map(|(value, client)| value.wrapping_sub(*client) & low_bits(width + 1))
+            .collect();
+        prop_assert_eq!(run(shape, &server, &client, seed), expected(&shape, &server, &client));
+    }
+}
+
+#[test]
+fn the_quotient_is_rounded_without_bias() {
+    let shape = GateShape::new(8, 3, 12).unwrap();
+    for x in 0..(1_u64 << 7) - 8 {
+        let sum: u64 = (0..256_u64)
+            .map(|client| ideal::gate(&shape, 0, true, x.wrapping_sub(client) & 255, client))
+            .sum();
+        assert_eq!(8 * sum, 256 * x);
+    }
+}
+
+/// The table of the security chapter.
+#[test]
+fn the_working_point_costs_what_the_docs_say() {
+    let shape = GateShape::new(30, 16, 31).unwrap();
+    assert_eq!(shape.compared_bits(), 14);
+    assert_eq!((shape.transfers_per_sign(), shape.offer_bytes(8000)), (15, 90_000 + 17_000));
+    assert_eq!((shape.advance_bytes(8000), shape.opening_bytes(8000)), (48_000, 104_000 + 32_000));
+    assert_eq!(shape.reply_bytes(8000), 32_000);
+    let stored = [PreparedGates::stored_bytes(&shape, 8000), AdvancedGates::stored_bytes(&shape, 8000)];
+    assert!(stored.iter().all(|bytes| *bytes < 8000 * 60), "{stored:?}");
+}
+
+#[test]
+fn wrong_lengths_and_padding_are_refused() {
+    let shape = GateShape::new(10, 3, 13).unwrap();
+    let signs = 5;
+    for length in [AdvancedGates::stored_bytes(&shape, signs), PreparedGates::stored_bytes(&shape, signs)] {
+        for bytes in [vec![0; length - 1], vec![0; length + 1], vec![0xff; length]] {
+            assert!(AdvancedGates::from_bytes(&shape, signs, &bytes).is_err());
+            assert!(PreparedGates::from_bytes(&shape, signs, &bytes).is_err());
+        }
+    }
+    let advanced = || {
+        let length = AdvancedGates::stored_bytes(&shape, signs);
+        AdvancedGates::from_bytes(&shape, signs, &vec![0; length]).unwrap()
+    };
+    let prepared = || {
+        let length = PreparedGates::stored_bytes(&shape, signs);
+        PreparedGates::from_bytes(&shape, signs, &vec![0; length]).unwrap()
+    };
+    assert!(advanced().open(&[0; 4], &mut Vec::new()).is_err());
+    let waiting = || advanced().open(&[0; 5], &mut Vec::new()).unwrap();
+    let length = shape.reply_bytes(signs);
+    assert!(waiting().finish(&vec![0; length]).is_ok());
+    assert!(waiting().finish(&vec![0; length - 1]).is_err());
+    assert!(waiting().finish(&vec![0xff; length]).is_err());
+    let length = shape.opening_bytes(signs);
+    assert!(prepared().reply(&vec![0; length], &mut Vec::new()).is_ok());
+    assert!(prepared().reply(&vec![0; length + 1], &mut Vec::new()).is_err());
+    assert!(prepared().reply(&vec![0xff; length], &mut Vec::new()).is_err());
+}
+
+#[test]
+fn shapes_out_of_range_are_refused() {
+    assert!(GateShape::new(63, 10, 60).is_err());
+    assert!(GateShape::new(10, 9, 20).is_err());
+    assert!(GateShape::new(10, 3, 7).is_err() && GateShape::new(10, 3, 8).is_ok());
+    let shape = GateShape::new(10, 3, 8).unwrap();
+    assert!(shape.with_values_per_sign(2).is_err() && shape.with_values_per_sign(0).is_err());
+    assert!(shape.with_coarser_sign(5).is_ok() && shape.with_coarser_sign(6).is_err());
+}

@@ -1,0 +1,297 @@
+//! What each party sees, over all randomness of the other, at widths at which every case can be counted: exactly uniform,
+//! whatever the shares are. And what it would see if randomness were used twice.
+//!
+//! A lane is one assignment of all random bits, with pads from ideal transfers.
+
+use super::chain::{ClientChain, ServerChain, Words, first_level};
+use super::client::PreparedValue;
+use super::server::{AdvancedValue, OfferedValue};
+use super::{GateShape, ideal};
+use crate::garble::error::Message;
+use crate::garble::sections::unpack_sections;
+use crate::secret::Secret;
+
+/// Cuts fields from the number of a lane.
+struct Lanes {
+    count: u64,
+    used: u32,
+}
+
+impl Lanes {
+    fn of_bits(bits: u32) -> Self {
+        Self { count: 1 << bits, used: 0 }
+    }
+
+    /// A field of so many random bits, in all lanes.
+    fn field(&mut self, bits: u32) -> Words {
+        let shift = self.used;
+        self.used += bits;
+        assert!(self.count >> self.used >= 1, "more fields than random bits");
+        Secret::new((0..self.count).map(|lane| lane >> shift & ((1 << bits) - 1)).collect())
+    }
+
+    fn constant(&self, value: u64) -> Vec<u64> {
+        vec![value; self.count as usize]
+    }
+}
+
+/// Glues fields of a view together; every word of so many bits must be seen equally often.
+fn assert_uniform(fields: &[(&[u64], u32)], case: &str) {
+    let bits: u32 = fields.iter().map(|(_, bits)| bits).sum();
+    let lanes = fields[0].0.len();
+    assert!(lanes >= 1 << bits, "{case}: {lanes} lanes cannot cover a view of {bits} bits");
+    let mut seen = vec![0_usize; 1 << bits];
+    for lane in 0..lanes {
+        let word = fields.iter().rev().fold(0, |word, (values, bits)| {
+            assert!(values[lane] >> bits == 0, "{case}: a field is wider than it says");
+            word << bits | values[lane]
+        });
+        seen[word as usize] += 1;
+    }
+    assert!(seen.iter().all(|times| *times == lanes >> bits), "{case}: the view is not uniform");
+}
+
+fn copy(words: &Words) -> Words {
+    Secret::new(words.expose().clone())
+}
+
+/// Of the words of both choices those that a bit chooses.
+fn chosen(bit: u64, words: &[Words; 2]) -> Words {
+    copy(&words[bit as usize])
+}
+
+/// A chain of two or three bits with all its randomness, and what the client sees of it.
+struct EnumeratedChain {
+    chain: ServerChain,
+    offer: Vec<Words>,
+    first: [Words; 2],
+    /// By choice, then by color.
+    second: Option<[[Words; 2]; 2]>,
+}
+
+impl EnumeratedChain {
+    const fn random_bits(bits: u32) -> u32 {
+        match bits {
+            2 => 2 + 1,
+            _ => 2 * 2 + 4 + 1 + 1 + 1,
+        }
+    }
+
+    fn new(bits: u32, lanes: &mut Lanes) -> Self {
+        let first = [lanes.field(bits - 1), lanes.field(bits - 1)];
+        let difference = lanes.field(bits - 2);
+        let difference = difference.expose().iter().map(|sigma| sigma << 1 | 1).collect();
+        let stars = lanes.field(bits - 1);
+        let stars = Secret::new(stars.expose().iter().map(|stars| stars << 1).collect());
+        let levels = vec![first_level(&first[0], &first[1], Secret::new(difference))];
+        let mut chain = ServerChain { bits, stars, levels };
+        let (mut offer, mut second) = (Vec::new(), None);
+        if bits == 3 {
+            let pads = [(); 2].map(|()| [lanes.field(1), lanes.field(1)]);
+            let (words, level) = chain.offer_level(1, pads[0].each_ref().map(copy), &pads[1]);
+            offer.push(words);
+            chain.levels.push(level);
+            second = Some(pads);
+        }
+        Self { chain, offer, first, second }
+    }
+
+    /// p in every lane.
+    fn masks(&self) -> Vec<u64> {
+        self.chain.stars.expose().iter().map(|stars| stars >> (self.chain.bits - 1)).collect()
+    }
+
+    /// The client's words with their bits, and what it gets.
+    fn run(&self, server: u64, client: u64) -> (Vec<(Words, u32)>, Words) {
+        let (bits, lanes) = (self.chain.bits, self.chain.stars.expose().len());
+        let inputs = vec![client; lanes];
+        let mut levels = vec![[chosen(client & 1, &self.first), Secret::new(Vec::new())]];
+        let mut seen = vec![(chosen(client & 1, &self.first), bits - 1)];
+        if let Some(second) = &self.second {
+            let own = &second[(client >> 1 & 1) as usize];
+            seen.extend(own.iter().map(|pad| (copy(pad), 1)));
+            seen.push((copy(&self.offer[0]), 2));
+            levels.push(ClientChain::accept_level(1, own.each_ref().map(copy), &inputs, &self.offer[0]));
+        }
+        let ends = Secret::new(vec![client & 1 | (client >> (bits - 1) & 1) << 1; lanes]);
+        let opening = self.chain.open(&vec![server; lanes]);
+        let deltas = ClientChain { ends, levels }.evaluate(&opening);
+        seen.extend(opening.into_iter().zip((2..=bits).rev()));
+        (seen, deltas)
+    }
+}
+
+fn fields(seen: &[(Words, u32)]) -> Vec<(&[u64], u32)> {
+    seen.iter().map(|(words, bits)| (&words.expose()[..], *bits)).collect()
+}
+
+#[test]
+fn the_client_sees_uniform_bits_of_a_chain_whatever_the_shares_are() {
+    for bits in [2, 3] {
+        let mut lanes = Lanes::of_bits(EnumeratedChain::random_bits(bits));
+        let enumerated = EnumeratedChain::new(bits, &mut lanes);
+        for (server, client) in
+            (0..1 << bits).flat_map(|server| (0..1 << bits).map(move |client| (server, client)))
+        {
+            let (seen, deltas) = enumerated.run(server, client);
+            assert_uniform(&fields(&seen), &format!("{bits} bits, {server} + {client}"));
+            let sign = 1 ^ (server + client) >> (bits - 1) & 1;
+            assert!(deltas.expose().iter().zip(enumerated.masks()).all(|(delta, p)| delta ^ p == sign));
+        }
+    }
+}
+
+fn hashes(low: &Words, high: Option<&Words>) -> Secret<Vec<u128>> {
+    let high = |lane: usize| high.map_or(0, |high| u128::from(high.expose()[lane]));
+    let hash = |(lane, low): (usize, &u64)| u128::from(*low) | high(lane) << 64;
+    Secret::new(low.expose().iter().enumerate().map(hash).collect())
+}
+
+/// The gate of a ReLU of three bits, one of them dropped, with given randomness in every lane.
+struct EnumeratedGate {
+    lanes: usize,
+    /// q.
+    coin: Words,
+    /// H, by choice.
+    wraps: [Words; 2],
+    /// h, by choice.
+    pads: [Words; 2],
+    /// rho.
+    turns: Words,
+    /// K by choice, then K'.
+    reverse: [Words; 4],
+    /// r.
+    blinds: Words,
+}
+
+/// Everything one run of the gate lets the parties see.
+struct Run {
+    tau: Words,
+    /// t and t'.
+    advance: Vec<Words>,
+    /// d and m.
+    opening: [Words; 2],
+    reply: Words,
+}
+
+impl EnumeratedGate {
+    fn shape() -> GateShape {
+        GateShape::new(3, 1, 3).unwrap()
+    }
+
+    fn words(&self, value: u64) -> Words {
+        Secret::new(vec![value; self.lanes])
+    }
+
+    /// Word by word from one of two lists.
+    fn pick(bits: &[u64], words: [&Words; 2]) -> Words {
+        let word = |(lane, bit): (usize, &u64)| words[*bit as usize].expose()[lane];
+        Secret::new(bits.iter().enumerate().map(word).collect())
+    }
+
+    /// The client's share of the value, both shares and p given.
+    fn run(&self, server: u64, client: u64, chain: &ServerChain, deltas: &[u64]) -> Run {
+        let shape = Self::shape();
+        let value = shape.values().next().unwrap();
+        let both = |words: &[Words; 2]| words.each_ref().map(|words| hashes(words, None));
+        let (tau, kept) = OfferedValue::new(&value, &both(&self.pads), &both(&self.wraps), copy(&self.coin));
+        let tau = Secret::new(tau);
+        let turns = self.turns.expose();
+        let own_pad = hashes(&Self::pick(turns, self.pads.each_ref()), None);
+        let own_wrap = hashes(&self.wraps[(client >> 2) as usize], None);
+        let products = [0, 1].map(|choice| hashes(&self.reverse[choice], Some(&self.reverse[2 + choice])));
+        let shares = self.words(client);
+        let inputs = [&own_pad, &own_wrap, &products[0]];
+        let prepared = PreparedValue::new(&value, shares.expose(), self.blinds.expose(), inputs, &tau);
+        let mut bytes = Vec::new();
+        prepared.advance(&value, &products[1], &mut bytes);
+        let sections = shape.advance_sections(self.lanes);
+        let advance = unpack_sections(Message::GateAdvance, &bytes, sections).unwrap();
+        let masks: Vec<u64> = chain.stars.expose().iter().map(|stars| stars >> (chain.bits - 1)).collect();
+        let [product, wrapped] =
+            [0, 2].map(|first| Self::pick(&masks, [&self.reverse[first], &self.reverse[first + 1]]));
+        let held = hashes(&product, Some(&wrapped));
+        let kept = AdvancedValue::new(&value, kept, &held, masks.iter().copied(), &advance);
+        let (turned, masked, _) = kept.open(&value, chain, self.words(server).expose());
+        let opening = [Secret::new(turned), Secret::new(masked)];
+        let reply = Secret::new(prepared.reply(&value, deltas, turns, &opening));
+        Run { tau, advance, opening, reply }
+    }
+}
+
+/// Chain and gate together.
+#[test]
+fn the_client_sees_uniform_bits_of_a_whole_relu_whatever_the_shares_are() {
+    let mut lanes = Lanes::of_bits(EnumeratedChain::random_bits(2) + 1 + 2 + 6 + 1);
+    let enumerated = EnumeratedChain::new(2, &mut lanes);
+    let constant = |value: u64| Secret::new(lanes.constant(value));
+    // The client's own pads and blind are whatever they are.
+    let (reverse, blinds) = ([5, 3, 1, 0].map(constant), constant(6));
+    let coin = lanes.field(1);
+    let wraps = [lanes.field(1), lanes.field(1)];
+    let pads = [lanes.field(3), lanes.field(3)];
+    let turns = lanes.field(1);
+    let gate = EnumeratedGate { lanes: lanes.count as usize, coin, wraps, pads, turns, reverse, blinds };
+    let shape = EnumeratedGate::shape();
+    for (server, client) in (0..8).flat_map(|server| (0..8).map(move |client| (server, client))) {
+        let (mut seen, deltas) = enumerated.run(shape.server_input(server), shape.client_input(client));
+        let Run { tau, opening: [turned, masked], .. } =
+            gate.run(server, client, &enumerated.chain, deltas.expose());
+        let own_pad = EnumeratedGate::pick(gate.turns.expose(), gate.pads.each_ref());
+        seen.extend([(copy(&gate.turns), 1), (chosen(client >> 2, &gate.wraps), 1), (own_pad, 3)]);
+        seen.extend([(tau, 1), (turned, 1), (masked, 3)]);
+        assert_uniform(&fields(&seen), &format!("{server} and {client}"));
+    }
+}
+
+#[test]
+fn the_server_sees_uniform_bits_of_a_gate_whatever_the_shares_are() {
+    let mut lanes = Lanes::of_bits(3 + 1 + 1 + 3);
+    let (other, other_wrap, turns, blinds) = (lanes.field(3), lanes.field(1), lanes.field(1), lanes.field(3));
+    let constant = |value: u64| Secret::new(lanes.constant(value));
+    let shape = EnumeratedGate::shape();
+    for case in 0..8 * 8 * 2 * 2 {
+        let (server, client, p, coin) = (case & 7, case >> 3 & 7, case >> 6 & 1, case >> 7);
+        // The pad of the choice that the server did not make is what it lacks.
+        let order = |known: u64, lacking: &Words| match p {
+            0 => [constant(known), copy(lacking)],
+            _ => [copy(lacking), constant(known)],
+        };
+        let ([k0, k1], [w0, w1]) = (order(5, &other), order(1, &other_wrap));
+        let gate = EnumeratedGate {
+            lanes: lanes.count as usize,
+            coin: constant(coin),
+            wraps: [1, 0].map(constant),
+            pads: [2, 7].map(constant),
+            turns: copy(&turns),
+            reverse: [k0, k1, w0, w1],
+            blinds: copy(&blinds),
+        };
+        let chain = ServerChain { bits: 2, stars: constant(p << 1), levels: Vec::new() };
+        let delta = u64::from(ideal::sign(&shape, server, client)) ^ p;
+        let Run { advance, reply, .. } = gate.run(server, client, &chain, &lanes.constant(delta));
+        let turned = turns.expose().iter().map(|turn| turn ^ delta).collect();
+        let [product, wrap]: [Words; 2] = advance.try_into().unwrap();
+        let seen = [(product, 3), (wrap, 1), (Secret::new(turned), 1), (reply, 3)];
+        assert_uniform(&fields(&seen), &format!("{server} and {client}, p {p}, q {coin}"));
+    }
+}
+
+/// The reason why p belongs to one inference: with the same p twice the client learns whether two signs differ.
+#[test]
+fn a_mask_that_is_used_twice_gives_the_difference_of_signs_away() {
+    let mut lanes = Lanes::of_bits(EnumeratedChain::random_bits(3));
+    let enumerated = EnumeratedChain::new(3, &mut lanes);
+    let deltas = |server: u64| enumerated.run(server, 2).1;
+    let differs = |first: u64, second: u64| {
+        let (first, second) = (deltas(first), deltas(second));
+        let pairs = first.expose().iter().zip(second.expose());
+        pairs.filter(|(first, second)| first != second).count() as u64
+    };
+    // 2 + 1 is not negative in three bits, 2 + 2 is.
+    assert_eq!((differs(1, 0), differs(1, 2)), (0, lanes.count));
+    // With masks of their own the two say nothing of each other.
+    let [first, second] = [deltas(1), deltas(2)];
+    let ones = |words: &Words| words.expose().iter().sum::<u64>();
+    assert_eq!((ones(&first), ones(&second)), (lanes.count / 2, lanes.count / 2));
+}

@@ -22,6 +22,9 @@
 //!                               <-----------------------     PaddedMessages or PaddedBits
 //! ```
 //!
+//! The types say sender and receiver and not server and client: where the server chooses, the client is the sender
+//! with an offset of its own, both under [`SessionId::reversed`](crate::random::SessionId::reversed).
+//!
 //! Neither party needs to follow the protocol. What is promised, and what callers must keep, stands in
 //! `docs/src/security/oblivious-transfer.md`.
 
@@ -87,5 +90,27 @@ mod tests {
         let (mut receiver, mut sender) = set_up(SessionId([5; 32]), SessionId([6; 32]));
         let (message, _) = receiver.extend(SecretBits::random(1000, &mut generator(3))).unwrap();
         assert_eq!(sender.extend(&message).unwrap_err(), OtError::Inconsistent);
+    }
+
+    #[test]
+    fn the_two_directions_of_a_session_share_nothing() {
+        let id = SessionId([5; 32]);
+        let (mut receiver, mut sender) = set_up(id, id);
+        // The same randomness again: only the id tells the directions apart.
+        let (mut reverse_receiver, mut reverse_sender) = set_up(id.reversed(), id.reversed());
+        let choices = || SecretBits::random(1000, &mut generator(3));
+        let (message, chosen) = receiver.extend(choices()).unwrap();
+        let (reverse_message, reverse_chosen) = reverse_receiver.extend(choices()).unwrap();
+        let common = chosen.labels().iter().zip(reverse_chosen.labels()).filter(|(one, other)| one == other);
+        assert_eq!(common.count(), 0);
+
+        let zero = sender.extend(&message).unwrap();
+        let reverse_zero = reverse_sender.extend(&reverse_message).unwrap();
+        let [pads, reverse_pads] =
+            [zero, reverse_zero].map(|labels| random::send(labels).map(|pads| pads.to_vec()));
+        assert!(pads.concat().iter().all(|pad| !reverse_pads.concat().contains(pad)));
+        // What belongs to one direction is refused by the other.
+        let (message, _) = receiver.extend(choices()).unwrap();
+        assert_eq!(reverse_sender.extend(&message).unwrap_err(), OtError::Inconsistent);
     }
 }

@@ -7,12 +7,21 @@
 use chacha20::ChaCha20Rng;
 use rand_core::{Rng, SeedableRng};
 
-use crate::domain::Domain;
+use crate::domain::{self, Domain};
 use crate::secret::Secret;
 
 /// The hash that names a session: both nonces, the outline and the channel enter it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionId(pub [u8; 32]);
+
+impl SessionId {
+    /// The id of the same session's transfers in the other direction, where the server chooses and the client has the
+    /// offset. Keys, trees, checks and pads are bound to an id, so the two directions have none in common.
+    #[must_use]
+    pub fn reversed(self) -> Self {
+        Self(blake3::derive_key(domain::OT_REVERSE.context(), &self.0))
+    }
+}
 
 /// The random name of one inference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +175,16 @@ mod tests {
         for other in others {
             assert_ne!(base, other);
         }
+    }
+
+    #[test]
+    fn the_other_direction_has_an_id_of_its_own() {
+        let ids = [SessionId([1; 32]), SessionId([2; 32])];
+        let all = [ids[0], ids[1], ids[0].reversed(), ids[1].reversed(), ids[0].reversed().reversed()];
+        for (index, id) in all.iter().enumerate() {
+            assert!(!all[..index].contains(id));
+        }
+        assert_eq!(ids[0].reversed(), SessionId([1; 32]).reversed());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use inference::setup::messages::ModelName;
 use network::freeze::{FreezeOptions, freeze};
 use network::image::Image;
 use network::inference_model::InferenceModel;
-use network::reference::bound;
+use network::reference::bound::{self, ReluRounding};
 use network::weights::FloatWeights;
 use network::zoo;
 use sordino_client::{Patience, PrivateClient};
@@ -64,7 +64,7 @@ fn an_image_is_classified_over_any_stream() {
     client.prepare(1).unwrap();
     let image = Image::random(client.outline().input, 7);
     let Answer::Logits(logits) = client.classify(&image).unwrap() else { panic!("logits are served") };
-    assert!(bound::allows(&model, &image, &logits).unwrap(), "{logits:?}");
+    assert!(bound::allows(&model, &image, &logits, ReluRounding::Nearest).unwrap(), "{logits:?}");
     client.finish().unwrap();
     server.join().unwrap().unwrap();
 }

@@ -13,7 +13,8 @@ use std::thread;
 use crypto::random::Seed;
 use network::image::Image;
 use network::inference_model::InferenceModel;
-use network::reference::{self, Difference, bound};
+use network::reference::bound::{self, ReluRounding};
+use network::reference::{self, Difference};
 
 pub use coins::{ProtocolCoins, WrongShare};
 
@@ -164,7 +165,7 @@ fn compare_one(
     let first_difference = plain.first_difference(&rounded_alike, model.outline());
     let off = |logit: &usize| private[*logit].abs_diff(plain.logits[*logit]);
     let farthest = (0..private.len()).max_by_key(off).unwrap_or(0);
-    let deviation = bound::logit_deviation(model, &plain, farthest);
+    let deviation = bound::logit_deviation(model, &plain, farthest, ReluRounding::of(&coins));
     let (expected, plain) = (rounded_alike.logits, plain.logits);
     Ok(Comparison { private, expected, plain, deviation, linear_values, first_difference })
 }
@@ -184,7 +185,7 @@ pub fn is_close(
     let off = |logit: &usize| logits[*logit].abs_diff(expected[*logit]);
     let Some(farthest) = (0..expected.len().min(logits.len())).max_by_key(off) else { return Ok(false) };
     let plain = reference::trace(model, image, None)?;
-    let deviation = bound::logit_deviation(model, &plain, farthest);
+    let deviation = bound::logit_deviation(model, &plain, farthest, ReluRounding::of(record));
     Ok(logits.len() == expected.len()
         && off(&farthest) as f64 <= bound::largest_difference(deviation, logits.len() as u64))
 }

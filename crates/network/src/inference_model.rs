@@ -142,7 +142,8 @@ pub enum ModelOperation {
     },
     /// ReLU where the mask keeps it, the identity elsewhere; then `shift` fraction bits are dropped with rounding.
     Activate {
-        /// The pre-activation, rounding constant included, fits this many bits, sign included.
+        /// The pre-activation fits this many bits, sign included, even with the largest rounding constant, 2^shift - 1.
+        /// At least two are left of them after the shift.
         width: u32,
         /// Fraction bits dropped.
         shift: u32,

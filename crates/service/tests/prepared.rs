@@ -19,7 +19,7 @@ use inference::requests::StoredId;
 use inference::server::PreparedServer;
 use network::image::Image;
 use network::inference_model::InferenceModel;
-use network::reference::bound;
+use network::reference::bound::{self, ReluRounding};
 use sordino_service::store::{PreparedStore, StoreOptions};
 use sordino_service::{Owner, Store, StoreFault};
 
@@ -50,7 +50,7 @@ fn prepare(client: &mut PrivateClient, path: &Path, count: u32) -> Result<(), Cl
 /// As close as rounding allows.
 fn assert_right(model: &InferenceModel, image: &Image, answer: &Answer) {
     let Answer::Logits(logits) = answer else { panic!("logits were asked for") };
-    assert!(bound::allows(model, image, logits).unwrap(), "{logits:?}");
+    assert!(bound::allows(model, image, logits, ReluRounding::Nearest).unwrap(), "{logits:?}");
 }
 
 fn refusal_of(error: ClientError) -> RefusalCode {

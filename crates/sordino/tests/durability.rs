@@ -25,7 +25,7 @@ use sordino::inference::connection::Trust;
 use sordino::inference::connection::refusal::RefusalCode;
 use sordino::network::image::Image;
 use sordino::network::inference_model::InferenceModel;
-use sordino::network::reference::bound;
+use sordino::network::reference::bound::{self, ReluRounding};
 
 use support::postgres::Schema;
 use support::processes::{Folder, Server};
@@ -164,7 +164,8 @@ impl World {
         let mut client = self.connect(process)?;
         let answers = client.classify_from(&mut file, std::slice::from_ref(&self.image))?;
         let Answer::Logits(logits) = &answers[0] else { panic!("logits were asked for") };
-        assert!(bound::allows(&self.model, &self.image, logits).unwrap(), "{logits:?}");
+        let is_near = bound::allows(&self.model, &self.image, logits, ReluRounding::Nearest);
+        assert!(is_near.unwrap(), "{logits:?}");
         assert_eq!(file.remaining(0).unwrap(), 0);
         Ok(())
     }

@@ -20,7 +20,7 @@ use sordino::inference::client::Answer;
 use sordino::inference::connection::{CertifiedKey, Trust};
 use sordino::network::image::Image;
 use sordino::network::inference_model::InferenceModel;
-use sordino::network::reference::bound;
+use sordino::network::reference::bound::{self, ReluRounding};
 
 use support::processes::{Folder, Server, sordino, text};
 use support::tiny_model;
@@ -92,7 +92,7 @@ fn connect(server: &Server, fingerprint: &str) -> Result<PrivateClient, ClientEr
 /// As far as rounding allows.
 fn is_answer_of(model: &InferenceModel, answer: &Answer, image: &Image) -> bool {
     let Answer::Logits(logits) = answer else { panic!("logits were asked for") };
-    bound::allows(model, image, logits).unwrap()
+    bound::allows(model, image, logits, ReluRounding::Nearest).unwrap()
 }
 
 #[test]

@@ -24,6 +24,8 @@ const MAX_WEIGHTS: u64 = 1 << 30;
 const MAX_INPUTS: usize = 4096;
 const MAX_IMAGE_FRACTION: u32 = 16;
 const MAX_FRACTION: u32 = 255;
+/// Bits an `Activate` must leave above its shift: the parties compare shares of that many, a sign and one below it.
+const MIN_COMPARED_BITS: u32 = 2;
 /// Kernels, strides, dilations and paddings beyond this are no network.
 const MAX_WINDOW: usize = 1 << 12;
 
@@ -210,7 +212,9 @@ impl ModelOutline {
         }
         let needed = match &step.operation {
             ModelOperation::Activate { width, shift, ceiling, mask } => {
-                if *width == 0 || *shift >= *width || input_fraction_below(self, step, *shift) {
+                if width.saturating_sub(*shift) < MIN_COMPARED_BITS
+                    || input_fraction_below(self, step, *shift)
+                {
                     return Err(StepFault::Shift { shift: *shift, width: *width });
                 }
                 if let Some(ceiling) = ceiling.filter(|ceiling| ceiling >> (width - 1 - shift) != 0) {

@@ -1,7 +1,8 @@
 //! How far the logits of a private inference may be from those of plain rounding: a statistical bound.
 //!
-//! [`super::run_with`] and [`super::run`] differ in how they round `a / 2^s` at positions without ReLU, and by the last
-//! place that encryption may add to a linear layer's value. Call the difference of the two runs' rounding errors at position i, in units of its output, `e_i`; then, to first order,
+//! [`super::run_with`] and [`super::run`] differ in how they round `a / 2^s` at positions without ReLU, at those with one
+//! if the coins say so ([`ReluRounding`]), and by the last place that encryption may add to a linear layer's value. Call
+//! the difference of the two runs' rounding errors at position i, in units of its output, `e_i`; then, to first order,
 //!
 //! ```text
 //! logit difference of class k  =  sum over i of g_ki e_i  +  rounding of the logits
@@ -14,9 +15,16 @@
 //! | position | error of the private run | error of the plain run | variance proxy of `e_i` |
 //! | --- | --- | --- | --- |
 //! | without ReLU | stochastic rounding: mean 0 given all before it, two values one unit apart, so 1/4 (Hoeffding) | nearest: within half a unit, taken as uniform, so 1/12 | 1/3 |
-//! | active ReLU that reads a disturbed value | nearest, of another value | nearest | two values one unit apart whose mean is the disturbance, if the place between two integers is uniform: 1/4 |
+//! | active ReLU, by shares | the same | the same | 1/3 |
+//! | active ReLU, to nearest, that reads a disturbed value | nearest, of another value | nearest | two values one unit apart whose mean is the disturbance, if the place between two integers is uniform: 1/4 |
 //! | output of a linear layer | the encryption's noise, rounded to a neighbor: mean 0, one last place at most, and seldom | exact | 1/4 |
 //! | all others | the same in both | | 0 |
+//!
+//! A ReLU by shares is active where `a > 0`, even if plain rounding makes 0 of it: there the private run makes 0 or 1 by a
+//! coin whose mean is `a / 2^s`. For `a <= 0` stochastic rounding ends at 0 or below, so that the ReLU is 0 whatever the
+//! coin. So the mean over the coin is the ReLU of `a / 2^s`, exactly, and near zero as anywhere else the error has mean 0
+//! given all before it. A ReLU to nearest is active where its output is above 0. One with a ceiling rounds to nearest
+//! in both runs.
 //!
 //! The coins of the private run are the client's uniform shares, fresh at every position, so that its errors are
 //! martingale differences and the sum is sub-Gaussian with the proxy `sigma_k^2 = sum of g_ki^2 proxy_i`. With
@@ -49,11 +57,28 @@ pub const MISS_PROBABILITY: f64 = 1.0 / (1 << 20) as f64;
 /// What rounding the logits themselves may add.
 const LOGIT_ROUNDING: f64 = 2.0;
 /// Variance proxies, in squared units of a position's output.
-const LINEARIZED_PROXY: f64 = 1.0 / 4.0 + 1.0 / 12.0;
+const STOCHASTIC_PROXY: f64 = 1.0 / 4.0 + 1.0 / 12.0;
 const DISTURBED_PROXY: f64 = 1.0 / 4.0;
 /// The same for a linear layer, before its channels are shifted. With a noise of eta last places the error is one of two
 /// neighbors with mean eta, and |eta| is at most a half.
 const ENCRYPTION_PROXY: f64 = 1.0 / 4.0;
+
+/// How the private run rounds kept ReLUs without a ceiling.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReluRounding {
+    /// To nearest, as plain rounding does.
+    #[default]
+    Nearest,
+    /// By the client's share.
+    Stochastic,
+}
+
+impl ReluRounding {
+    /// What these coins ask for.
+    pub fn of(coins: &dyn Coins) -> Self {
+        if coins.rounds_relus() { Self::Stochastic } else { Self::Nearest }
+    }
+}
 
 /// The largest difference to expect of a logit with this deviation, when so many logits are compared.
 pub fn largest_difference(deviation: f64, comparisons: u64) -> f64 {
@@ -62,14 +87,19 @@ pub fn largest_difference(deviation: f64, comparisons: u64) -> f64 {
 }
 
 /// Whether private logits of an image are as close to those of plain rounding as the bound says, for whoever knows
-/// neither party's coins.
+/// neither party's coins, only how they were used.
 ///
 /// # Errors
 /// When the image has another size than the model takes.
-pub fn allows(model: &InferenceModel, image: &Image, private: &[i64]) -> Result<bool, ImageError> {
+pub fn allows(
+    model: &InferenceModel,
+    image: &Image,
+    private: &[i64],
+    relus: ReluRounding,
+) -> Result<bool, ImageError> {
     let plain = super::trace(model, image, None)?;
     let is_near = |logit: usize| {
-        let bound = largest_difference(logit_deviation(model, &plain, logit), private.len() as u64);
+        let bound = largest_difference(logit_deviation(model, &plain, logit, relus), private.len() as u64);
         private[logit].abs_diff(plain.logits[logit]) as f64 <= bound
     };
     Ok(private.len() == plain.logits.len() && (0..private.len()).all(is_near))
@@ -87,9 +117,9 @@ pub fn largest_mean_difference(deviations: &[f64], comparisons: u64) -> f64 {
 ///
 /// # Panics
 /// If the trace is another model's, or there is no such logit.
-pub fn logit_deviation(model: &InferenceModel, plain: &Trace, logit: usize) -> f64 {
+pub fn logit_deviation(model: &InferenceModel, plain: &Trace, logit: usize, relus: ReluRounding) -> f64 {
     let outline = model.outline();
-    let disturbed = disturbed_values(outline);
+    let disturbed = disturbed_values(outline, relus);
     let mut gains: Vec<Option<Vec<f32>>> = vec![None; outline.value_count()];
     let mut last = vec![0.0; outline.classes];
     last[logit] = 0.5_f32.powi(outline.logit_drop as i32);
@@ -100,7 +130,7 @@ pub fn logit_deviation(model: &InferenceModel, plain: &Trace, logit: usize) -> f
         let layer = matches!(step.operation, ModelOperation::Linear { .. }).then(|| layers.next()).flatten();
         let Some(mut gain) = gains[id.output().0].take() else { continue };
         if let ModelOperation::Activate { .. } = step.operation {
-            let input = Activated { step, disturbed: disturbed[step.inputs[0].0], outline, plain };
+            let input = Activated { step, disturbed: disturbed[step.inputs[0].0], outline, plain, relus };
             variance += input.pass_back(&mut gain);
         }
         if let ModelOperation::Linear { channel_shifts, .. } = &step.operation {
@@ -127,12 +157,13 @@ fn encryption_variance(gains: &[f32], shift: u8) -> f64 {
 }
 
 /// Which values depend on a position whose rounding differs between the runs.
-fn disturbed_values(outline: &ModelOutline) -> Vec<bool> {
+fn disturbed_values(outline: &ModelOutline, relus: ReluRounding) -> Vec<bool> {
     let mut disturbed = vec![false];
     for step in &outline.steps {
         let rounds_otherwise = match &step.operation {
-            ModelOperation::Activate { shift, mask, .. } => {
-                *shift > 0 && mask.relu_count(step.shape) < step.shape.scalars()
+            ModelOperation::Activate { shift, mask, ceiling, .. } => {
+                let by_shares = relus == ReluRounding::Stochastic && ceiling.is_none();
+                *shift > 0 && (by_shares || mask.relu_count(step.shape) < step.shape.scalars())
             }
             ModelOperation::Linear { .. } => true,
             _ => false,
@@ -149,6 +180,7 @@ struct Activated<'a> {
     disturbed: bool,
     outline: &'a ModelOutline,
     plain: &'a Trace,
+    relus: ReluRounding,
 }
 
 impl Activated<'_> {
@@ -159,19 +191,25 @@ impl Activated<'_> {
         };
         let shape: Shape = self.outline.shape(self.step.inputs[0]);
         let keeps = mask_bits(mask, shape);
+        let by_shares = self.relus == ReluRounding::Stochastic && ceiling.is_none();
         let unit = 0.5_f32.powi(*shift as i32);
         let mut variance = 0.0;
         let input = &self.plain.values[self.step.inputs[0].0];
         for (scalar, (gain, value)) in gains.iter_mut().zip(input).enumerate() {
-            let proxy = if keeps(scalar) {
+            let proxy = if !keeps(scalar) {
+                STOCHASTIC_PROXY
+            } else if by_shares {
+                if sign_extend(*value, *width) <= 0 {
+                    *gain = 0.0;
+                }
+                STOCHASTIC_PROXY
+            } else {
                 let output = sign_extend(add_half(*value, *shift), *width) >> shift;
                 let is_active = output > 0 && ceiling.is_none_or(|ceiling| output < ceiling as i64);
                 if !is_active {
                     *gain = 0.0;
                 }
                 if self.disturbed { DISTURBED_PROXY } else { 0.0 }
-            } else {
-                LINEARIZED_PROXY
             };
             if *shift > 0 {
                 variance += proxy * f64::from(*gain).powi(2);
@@ -188,6 +226,8 @@ impl Activated<'_> {
 pub struct TrialShares {
     /// Another one for each trial.
     pub seed: u64,
+    /// What kept ReLUs do with them.
+    pub relus: ReluRounding,
 }
 
 impl Coins for TrialShares {
@@ -202,6 +242,10 @@ impl Coins for TrialShares {
             1 => -1,
             _ => 0,
         }
+    }
+
+    fn rounds_relus(&self) -> bool {
+        self.relus == ReluRounding::Stochastic
     }
 }
 

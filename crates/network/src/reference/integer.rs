@@ -7,7 +7,7 @@
 //!
 //! | place | [`run`] | [`run_with`], b the client's share |
 //! | --- | --- | --- |
-//! | ReLU kept | round to nearest | the same |
+//! | ReLU kept | round to nearest | the same; stochastic, from b, where [`Coins::rounds_relus`] and there is no ceiling |
 //! | ReLU dropped | round to nearest | stochastic: T of known-MSB truncation, from b |
 //! | linear layer | exact | off by what the encryption added, a last place at most |
 //! | logits | floor | floor, or one less when the low bits of b exceed those of the value |
@@ -31,6 +31,11 @@ pub trait Coins {
     /// weights. Both parties' secrets together tell it; none, where they are not at hand.
     fn linear_error(&self, _value: ValueId, _scalar: usize) -> i64 {
         0
+    }
+
+    /// Whether kept ReLUs without a ceiling round by the client's share, too, instead of to nearest.
+    fn rounds_relus(&self) -> bool {
+        false
     }
 }
 
@@ -228,13 +233,15 @@ fn activate(step: &ModelStep, values: &[Vec<i64>], coins: Option<&dyn Coins>) ->
     let ring = ModelOperation::truncation_ring(*width);
     let keeps = mask_bits(mask, step.shape);
     let input = values[read.0].iter().enumerate();
-    let pass = |(scalar, value): (usize, &i64)| match (keeps(scalar), coins) {
-        (true, _) => {
+    let relu_coins = coins.filter(|coins| ceiling.is_none() && coins.rounds_relus());
+    let pass = |(scalar, value): (usize, &i64)| match (keeps(scalar), relu_coins, coins) {
+        (true, Some(coins), _) => rounded_relu(*value, coins.client_share(read, scalar), *width, *shift),
+        (true, None, _) => {
             let result = sign_extend(add_half(*value, *shift), *width).max(0) >> shift;
             ceiling.map_or(result, |ceiling| result.min(ceiling as i64))
         }
-        (false, None) => add_half(sign_extend(*value, ring), *shift) >> shift,
-        (false, Some(coins)) => truncate(*value, coins.client_share(read, scalar), ring, *shift),
+        (false, _, None) => add_half(sign_extend(*value, ring), *shift) >> shift,
+        (false, _, Some(coins)) => truncate(*value, coins.client_share(read, scalar), ring, *shift),
     };
     input.map(pass).collect()
 }
@@ -263,6 +270,16 @@ fn truncate(value: i64, client: u64, ring: u32, shift: u32) -> i64 {
     let wraps = (server | client) >> (ring - 1);
     let sum = (server >> shift) + (client >> shift);
     sum as i64 - ((wraps << ring >> shift) + (quarter >> shift)) as i64
+}
+
+/// ReLU and rounding as the two parties compute them, on shares `value - client` and `client` of `width` bits: each drops
+/// the low bits of its own, and the sign is that of what is left. In range, with room for the rounding, this is the ReLU of a
+/// stochastic rounding of `value / 2^shift`, and outside of it the same wrong answer as theirs.
+fn rounded_relu(value: i64, client: u64, width: u32, shift: u32) -> i64 {
+    let client = low_bits(client, width);
+    let server = low_bits((value as u64).wrapping_sub(client).wrapping_add((1 << shift) - 1), width);
+    let sum = (server >> shift).wrapping_add(client >> shift);
+    sign_extend(sum as i64, width - shift).max(0)
 }
 
 fn round_logits(outline: &ModelOutline, value: &[i64], coins: Option<&dyn Coins>) -> Vec<i64> {
@@ -307,7 +324,50 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_relu_by_shares_is_unbiased_and_never_lets_a_negative_value_through() {
+        let (width, shift) = (8, 3);
+        for value in -(1 << 7)..=(1 << 7) - (1 << shift) {
+            let results: Vec<i64> =
+                (0..1 << width).map(|client| rounded_relu(value, client, width, shift)).collect();
+            let positive = value.max(0);
+            let neighbors = [positive >> shift, (positive + (1 << shift) - 1) >> shift];
+            assert!(results.iter().all(|result| neighbors.contains(result)), "{value}: {results:?}");
+            assert_eq!(results.iter().sum::<i64>(), positive << width >> shift, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_relu_by_shares_wraps_as_the_parties_do() {
+        // The largest values have no room to be rounded up, and fall out at the other end for some shares.
+        let (width, shift) = (8, 3);
+        let results: Vec<i64> = (0..8).map(|client| rounded_relu(127, client, width, shift)).collect();
+        assert_eq!(results, [0, 0, 0, 0, 0, 0, 0, 15]);
+        for (value, client) in [(5, 1 << 40), (5 + (1 << 20), 0), (5 - (1 << 20), 3 << 8)] {
+            assert_eq!(
+                rounded_relu(value, client, width, shift),
+                rounded_relu(5, client & 255, width, shift)
+            );
+        }
+    }
+
     proptest! {
+        #[test]
+        fn a_relu_by_shares_equals_the_formula_in_wide_rings(
+            width in 2_u32..=62, value in any::<i64>(), client in any::<u64>(), shift in any::<u32>(),
+        ) {
+            let shift = shift % (width - 1);
+            let (low, high) = (-(1_i64 << (width - 1)), (1_i64 << (width - 1)) - (1 << shift));
+            let value = low + value.rem_euclid(high - low + 1);
+            let padded = value + (1 << shift) - 1;
+            let borrows = low_bits(client, shift) > low_bits(padded as u64, shift);
+            let expected = ((padded >> shift) - i64::from(borrows)).max(0);
+            prop_assert_eq!(rounded_relu(value, client, width, shift), expected);
+            let elsewhere = value.wrapping_add(7 << width);
+            prop_assert_eq!(rounded_relu(elsewhere, client, width, shift), expected);
+            prop_assert_eq!(rounded_relu(value, client, width, 0), value.max(0));
+        }
+
         #[test]
         fn truncation_equals_the_formula_in_wide_rings(
             ring in 4_u32..=62, value in any::<i64>(), client in any::<u64>(), shift in any::<u32>(),

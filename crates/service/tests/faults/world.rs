@@ -18,7 +18,8 @@ use inference::connection::refusal::RefusalCode;
 use inference::connection::{TimeLimits, TlsConnector, TlsStream, Trust};
 use network::image::Image;
 use network::inference_model::InferenceModel;
-use network::reference::{self, bound};
+use network::reference;
+use network::reference::bound::{self, ReluRounding};
 use network::text::with_causes;
 use sordino_service::store::{PreparedStore, StoreOptions};
 use sordino_service::{ClientLimits, Limits};
@@ -103,8 +104,8 @@ impl World {
         std::fs::create_dir_all(&folder).unwrap();
         let image = Image::random(model.outline().input, 5);
         let plain = reference::trace(&model, &image, None).unwrap();
-        let bound =
-            |logit| bound::largest_difference(bound::logit_deviation(&model, &plain, logit), 1_000_000);
+        let deviation = |logit| bound::logit_deviation(&model, &plain, logit, ReluRounding::Nearest);
+        let bound = |logit| bound::largest_difference(deviation(logit), 1_000_000);
         let widest = || (0..plain.logits.len()).map(bound).fold(0.0, f64::max) as i64;
         let tolerance = compares_logits.then(widest);
         let expected = plain.logits;

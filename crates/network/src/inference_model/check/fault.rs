@@ -199,8 +199,10 @@ pub enum StepFault {
         /// What is needed.
         needed: u32,
     },
-    /// A shift that leaves nothing.
-    #[error("a shift of {shift} bits does not fit a width of {width}, or its input's fraction")]
+    /// A shift that leaves too little.
+    #[error(
+        "a shift of {shift} bits does not fit its input's fraction, or leaves fewer than two of a width of {width}"
+    )]
     Shift {
         /// Bits shifted.
         shift: u32,

@@ -187,7 +187,12 @@ fn rings_must_hold_what_their_readers_need() {
     let activate = |width, shift, ceiling, mask| ModelOperation::Activate { width, shift, ceiling, mask };
     let dropped = SiteMask::Channels(Bits::collect([true, false, true]));
     assert!(step_refusal(1, activate(20, 7, None, dropped)).contains("this step needs 21"));
-    assert!(step_refusal(1, activate(7, 7, None, SiteMask::KeepAll)).contains("shift of 7"));
+    for width in [7, 8] {
+        assert!(step_refusal(1, activate(width, 7, None, SiteMask::KeepAll)).contains("shift of 7"));
+    }
+    let mut two_left = good();
+    two_left.steps[1].operation = activate(9, 7, None, SiteMask::KeepAll);
+    assert_eq!(two_left.check(), Ok(()));
     assert!(step_refusal(1, activate(20, 7, Some(1 << 12), SiteMask::KeepAll)).contains("ceiling 4096"));
     assert!(step_refusal(1, activate(u32::MAX, 7, None, SiteMask::DropAll)).contains("needs 4294967295"));
     let pool = Pool::new(1, 1);

@@ -63,6 +63,12 @@ domains! {
     GARBLE_HASH_KEY = "garble hash key base";
     /// The garbler's bit of a known-MSB truncation.
     TRUNCATION_BIT = "truncation bit";
+    /// The offset of the transfers in which the server chooses: the client's.
+    GATE_OFFSET = "gate offset";
+    /// The key base of the hash in those transfers, of one inference.
+    GATE_HASH_KEY = "gate hash key base";
+    /// The server's share of every sign of one inference.
+    GATE_MASK = "gate sign mask";
     /// The client's one-time blinds.
     BLIND = "blind";
     /// The server's one-time masks of a linear layer's answer.

@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use crypto::ot::base::ReceiverPoints;
+use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::random::{InferenceId, SessionId};
 use crypto::ring::Share;
 use network::digest::Digest;
@@ -153,8 +153,8 @@ impl<S: Read + Write> Client<S> {
             let inference = session.next_inference();
             connection.concern(Some(inference));
             let plan = Arc::clone(&session.plan);
+            let messages = offline::messages::list(&plan, session.is_first());
             let mut party = PreparingClient::new(session, workers, inference)?;
-            let messages = offline::messages::list(&plan);
             let heard = |words, bytes| watcher.heard(&plan, words, bytes);
             connection.converse(&messages, Words::for_client, &[inference], &mut party, heard)?;
             let (prepared, times) = party.finish(records);
@@ -216,9 +216,16 @@ fn set_up<S: Read + Write>(
         connection.send(Kind::SetUp, &key)?;
     }
     connection.send(Kind::SetUp, &point.to_bytes())?;
-    let points = connection.receive(Kind::SetUp, ReceiverPoints::BYTES)?;
-    let (sums, session) = keyed.hear(&ReceiverPoints::from_bytes(&points)?)?;
+    let points = ReceiverPoints::from_bytes(&connection.receive(Kind::SetUp, ReceiverPoints::BYTES)?)?;
+    let reverse_point = match keyed.reverses() {
+        true => Some(SenderPoint::from_bytes(&connection.receive(Kind::SetUp, SenderPoint::BYTES)?)?),
+        false => None,
+    };
+    let (sums, reverse_points, session) = keyed.hear(&points, reverse_point.as_ref())?;
     connection.send(Kind::SetUp, sums.to_bytes().as_ref())?;
+    if let Some(points) = reverse_points {
+        connection.send(Kind::SetUp, points.to_bytes().as_ref())?;
+    }
     connection.flush()?;
     Ok(session)
 }

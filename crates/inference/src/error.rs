@@ -15,7 +15,7 @@ use network::inference_model::ModelFileError;
 use crate::connection::Role;
 use crate::connection::frame::FrameError;
 use crate::connection::refusal::{Refusal, RefusalCode};
-use crate::plan::Reveal;
+use crate::plan::{ReluRounding, Reveal};
 use crate::requests::RequestError;
 use crate::setup::messages::HelloError;
 
@@ -99,6 +99,17 @@ pub enum InferenceError {
         expected: Reveal,
         /// What the server offers.
         came: Reveal,
+    },
+    /// ReLUs round otherwise at the server than the client expects.
+    #[error(
+        "the server rounds ReLUs {}, this client expects {}; ask without --relu, or another server",
+        how_relus_round(*came), how_relus_round(*expected)
+    )]
+    Relus {
+        /// What the client expects.
+        expected: ReluRounding,
+        /// What the server offers.
+        came: ReluRounding,
     },
     /// Material of another model.
     #[error("this was prepared for another model, or for another way of answering; prepare again")]
@@ -191,5 +202,12 @@ impl InferenceError {
             Self::ForeignMaterial => refusal(RefusalCode::Order, self.to_string()),
             _ => refusal(RefusalCode::Internal, "this side failed; connect again later".to_owned()),
         }
+    }
+}
+
+const fn how_relus_round(relus: ReluRounding) -> &'static str {
+    match relus {
+        ReluRounding::Stochastic => "by shares",
+        ReluRounding::Nearest => "to nearest",
     }
 }

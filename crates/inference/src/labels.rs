@@ -2,10 +2,13 @@
 //!
 //! The client's choices of one inference are one list of bits, part after part of the plan, each padded to whole
 //! bytes. Both parties extend it batch by batch, so the server never holds more than one batch of labels a thread.
+//! The server's choices are another list, of transfers in the other direction.
 
+use crypto::garble::gates::ReverseReceiver;
 use crypto::garble::label::WireLabel;
 use crypto::ot::extension::{Corrections, CorrelatedReceiver, CorrelatedSender, ExpandedChunk};
 use crypto::ot::values::SecretBits;
+use crypto::random::Generator;
 use crypto::secret::Secret;
 
 use crate::InferenceError;
@@ -72,38 +75,77 @@ impl ReceivedLabels {
     }
 }
 
-/// The server's side: labels of bit 0, batch by batch, in the order of the client's choices.
-pub(crate) struct ZeroLabels<'a> {
-    sender: &'a mut CorrelatedSender,
+/// Coins of the server and the labels it got for them, in the order of the plan.
+pub(crate) struct ReverseChoices {
+    choices: Secret<Vec<u8>>,
+    labels: ReceivedLabels,
+}
+
+impl ReverseChoices {
+    /// None.
+    pub(crate) fn none() -> Self {
+        let labels = ReceivedLabels { labels: Secret::new(Vec::new()), position: 0 };
+        Self { choices: Secret::new(Vec::new()), labels }
+    }
+
+    /// So many, a multiple of eight, from coins of this inference alone; and what the client needs for them.
+    pub(crate) fn draw(
+        receiver: &mut CorrelatedReceiver,
+        count: usize,
+        mut coins: Generator,
+        workers: &Workers,
+    ) -> Result<(Vec<u8>, Self), InferenceError> {
+        let mut choices = Secret::new(vec![0; count / 8]);
+        coins.fill(choices.expose_mut());
+        let expanded = ExpandedLabels::expand(receiver, count, workers)?;
+        let (corrections, labels) = expanded.choose(choices.expose())?;
+        Ok((corrections, Self { choices, labels }))
+    }
+
+    /// The next ones; the padding to whole bytes behind them is passed over.
+    pub(crate) fn take(&mut self, count: usize) -> ReverseReceiver {
+        let first = self.labels.position;
+        let bit = |place: usize| u64::from(self.choices.expose()[place / 8] >> (place % 8) & 1);
+        let choices = Secret::new((first..first + count).map(bit).collect());
+        ReverseReceiver { choices, labels: self.labels.take(count) }
+    }
+}
+
+/// The side that does not choose: labels of bit 0, batch by batch, in the order of the other's choices.
+pub(crate) struct ZeroLabels {
     corrections: Vec<u8>,
     /// Where the corrections of the next batch begin.
     corrected: usize,
     transfers: usize,
-    workers: &'a Workers,
     batch: Secret<Vec<u128>>,
     position: usize,
 }
 
-impl<'a> ZeroLabels<'a> {
-    pub(crate) fn new(sender: &'a mut CorrelatedSender, transfers: usize, workers: &'a Workers) -> Self {
+impl ZeroLabels {
+    pub(crate) fn new(transfers: usize) -> Self {
         let (corrections, batch) = (Vec::new(), Secret::new(Vec::new()));
-        Self { sender, corrections, corrected: 0, transfers, workers, batch, position: 0 }
+        Self { corrections, corrected: 0, transfers, batch, position: 0 }
     }
 
-    /// Takes the client's corrections, as many bytes as [`correction_bytes`] says.
+    /// Takes the other's corrections, as many bytes as [`correction_bytes`] says.
     pub(crate) fn correct(&mut self, corrections: Vec<u8>) {
         self.corrections = corrections;
     }
 
     /// The next labels; the padding to whole bytes behind them is passed over.
-    pub(crate) fn take(&mut self, count: usize) -> Result<Secret<Vec<WireLabel>>, InferenceError> {
+    pub(crate) fn take(
+        &mut self,
+        sender: &mut CorrelatedSender,
+        workers: &Workers,
+        count: usize,
+    ) -> Result<Secret<Vec<WireLabel>>, InferenceError> {
         // Its room is made once, so that no unwiped copy stays behind.
         let mut labels = Secret::new(Vec::with_capacity(count));
         let padded = count.next_multiple_of(8);
         let mut taken = 0;
         while taken < padded {
             if self.position == self.batch.expose().len() {
-                self.refill()?;
+                self.refill(sender, workers)?;
             }
             let batch = &self.batch.expose()[self.position..];
             let available = batch.len().min(padded - taken);
@@ -116,9 +158,9 @@ impl<'a> ZeroLabels<'a> {
     }
 
     /// The next batch for each thread.
-    fn refill(&mut self) -> Result<(), InferenceError> {
+    fn refill(&mut self, sender: &mut CorrelatedSender, workers: &Workers) -> Result<(), InferenceError> {
         assert!(self.transfers > 0, "the plan counts every label that is taken");
-        let counts: Vec<usize> = batches(self.transfers).take(self.workers.threads()).collect();
+        let counts: Vec<usize> = batches(self.transfers).take(workers.threads()).collect();
         let total = counts.iter().sum();
         self.transfers -= total;
         self.batch = Secret::new(vec![0; total]);
@@ -128,9 +170,9 @@ impl<'a> ZeroLabels<'a> {
             let length = Corrections::byte_length(count);
             let bytes = &self.corrections[self.corrected..][..length];
             self.corrected += length;
-            items.push((self.sender.next_chunk(count)?, bytes, labels));
+            items.push((sender.next_chunk(count)?, bytes, labels));
         }
-        self.workers.map(items, |(chunk, bytes, labels)| {
+        workers.map(items, |(chunk, bytes, labels)| {
             chunk.extend_into(&Corrections::from_bytes(labels.len(), bytes)?, labels)
         })?;
         Ok(())

@@ -6,6 +6,7 @@
 //!            client                                      server
 //! offline    choices: bits of its shares       ------->  (oblivious transfer)
 //!            ClientSide::accept                <-------  ServerSide::offer
+//!            its advance, where there is one   ------->  OfferedServerPart::take_advance
 //! online     PreparedClientPart::open          <-------  PreparedServerPart::open
 //!            Opened::Reply                     ------->  WaitingServerPart::finish
 //! ```
@@ -14,8 +15,9 @@
 //! file for what both plan, one for each side, and a line in [`KINDS`]:
 //!
 //! ```text
+//! gated        a ReLU that rounds by shares: its sign as a shared bit, its value times it
 //! garbled      half-gate circuits in chunks: the course that the next three share
-//!   relu       a ReLU, clipped or not, and its rescaling
+//!   relu       a ReLU that rounds to nearest or is clipped
 //!   maximum    the maximum of a window
 //!   argmax     the class, which the client learns instead of replying
 //! truncated    positions without ReLU: known-MSB truncation
@@ -23,6 +25,7 @@
 
 pub(crate) mod argmax;
 pub(crate) mod garbled;
+mod gated;
 mod maximum;
 mod relu;
 mod truncated;
@@ -32,29 +35,35 @@ use std::sync::Arc;
 
 use crypto::garble::hash::{HashCounter, HashKey};
 use crypto::garble::label::{Offset, WireLabel};
+use crypto::ot::extension::CorrelatedSender;
 use crypto::random::Generator;
 use crypto::ring::RingVector;
 use crypto::secret::Secret;
 use network::inference_model::{ModelOutline, ModelStep};
+use network::reference::bound::ReluRounding;
 
 use crate::InferenceError;
 use crate::conversation::{Incoming, Outgoing, WorkTimes};
-use crate::labels::{ReceivedLabels, ZeroLabels};
+use crate::labels::{ReceivedLabels, ReverseChoices, ZeroLabels};
 use crate::stored::{Reader, StoredError, Writer};
 use crate::transcript::Kind;
 use crate::workers::Workers;
 
 /// Finds the positions of an interactive step that a kind computes.
-type Planner = fn(&ModelOutline, &ModelStep) -> Result<Vec<Arc<dyn Part>>, InferenceError>;
+type Planner = fn(&ModelOutline, &ModelStep, ReluRounding) -> Result<Vec<Arc<dyn Part>>, InferenceError>;
 
 /// Every kind, in the order in which a step's parts follow each other.
-const KINDS: [Planner; 3] = [relu::plan, truncated::plan, maximum::plan];
+const KINDS: [Planner; 4] = [gated::plan, relu::plan, truncated::plan, maximum::plan];
 
 /// The parts of an interactive step.
-pub(crate) fn plan(outline: &ModelOutline, step: &ModelStep) -> Result<Vec<Arc<dyn Part>>, InferenceError> {
+pub(crate) fn plan(
+    outline: &ModelOutline,
+    step: &ModelStep,
+    relus: ReluRounding,
+) -> Result<Vec<Arc<dyn Part>>, InferenceError> {
     let mut parts = Vec::new();
     for kind in KINDS {
-        parts.extend(kind(outline, step)?);
+        parts.extend(kind(outline, step, relus)?);
     }
     Ok(parts)
 }
@@ -66,6 +75,12 @@ pub(crate) trait Part: ClientSide + ServerSide + fmt::Debug + Send + Sync {
     fn bytes(&self) -> PartBytes;
     /// Oblivious transfers, padding included.
     fn transfer_count(&self) -> usize;
+
+    /// The same of transfers in which the server chooses.
+    fn reverse_count(&self) -> usize {
+        0
+    }
+
     fn memory(&self) -> PartMemory;
 }
 
@@ -82,6 +97,8 @@ pub(crate) struct PartCounts {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartBytes {
     pub(crate) offer: usize,
+    /// Nothing where the client has no word before the image.
+    pub(crate) advance: usize,
     pub(crate) opening: usize,
     /// Nothing where the client learns the outcome itself.
     pub(crate) reply: usize,
@@ -98,8 +115,9 @@ pub(crate) struct PartMemory {
 
 /// The client's side of a part.
 pub(crate) trait ClientSide {
-    /// Appends the bits of the client's share of what the step reads, padded to whole bytes, that it wants labels for.
-    fn choose(&self, share: &RingVector, choices: &mut Vec<u8>) -> Result<(), InferenceError>;
+    /// Appends the bits that the client wants labels for, padded to whole bytes: of its share of what the step reads, and
+    /// coins of its own.
+    fn choose(&self, own: OwnValues<'_>, choices: &mut Vec<u8>) -> Result<(), InferenceError>;
 
     /// Takes the server's offer.
     fn accept(
@@ -123,7 +141,7 @@ pub(crate) trait ClientSide {
 pub(crate) struct OwnValues<'a> {
     /// Its share of what the step reads.
     pub(crate) share: &'a RingVector,
-    /// Fresh uniform words: its share of what the step makes, to be reduced to the ring at hand.
+    /// Fresh uniform words: its share of what the step makes, to be reduced to the ring at hand. The top bit is in no ring.
     pub(crate) blinds: &'a [u64],
 }
 
@@ -132,11 +150,38 @@ pub(crate) struct ClientTools<'a> {
     pub(crate) key: HashKey,
     pub(crate) counter: &'a mut HashCounter,
     pub(crate) labels: &'a mut ReceivedLabels,
+    /// Of the transfers in which the server chooses, with a key and an offset of the client's.
+    pub(crate) reverse: Option<&'a mut CorrelatedSender>,
+    pub(crate) reverse_labels: &'a mut ZeroLabels,
+    pub(crate) reverse_key: HashKey,
+    pub(crate) reverse_counter: &'a mut HashCounter,
+    pub(crate) reverse_offset: &'a Offset,
+    pub(crate) workers: &'a Workers,
+    /// What it says to the offer.
+    pub(crate) advance: Vec<u8>,
 }
 
 impl ClientTools<'_> {
     pub(crate) fn take_labels(&mut self, count: usize) -> Secret<Vec<WireLabel>> {
         self.labels.take(count)
+    }
+
+    /// Groups of labels, each of which was padded to whole bytes.
+    pub(crate) fn take_label_groups(&mut self, groups: usize, count: usize) -> Secret<Vec<WireLabel>> {
+        let mut labels = Secret::new(Vec::with_capacity(groups * count));
+        for _ in 0..groups {
+            labels.expose_mut().extend_from_slice(self.labels.take(count).expose());
+        }
+        labels
+    }
+
+    /// The client's labels of choice 0, where the server chooses.
+    pub(crate) fn take_reverse_labels(
+        &mut self,
+        count: usize,
+    ) -> Result<Secret<Vec<WireLabel>>, InferenceError> {
+        let sender = self.reverse.as_deref_mut().expect("the set-up made what the plan needs");
+        self.reverse_labels.take(sender, self.workers, count)
     }
 }
 
@@ -167,7 +212,7 @@ pub(crate) trait ServerSide {
         self: Arc<Self>,
         tools: &mut ServerTools<'_>,
         to: &mut dyn Outgoing,
-    ) -> Result<Box<dyn PreparedServerPart>, InferenceError>;
+    ) -> Result<Offered, InferenceError>;
 
     fn stored_server_bytes(&self) -> usize;
 
@@ -178,20 +223,68 @@ pub(crate) trait ServerSide {
     ) -> Result<Box<dyn PreparedServerPart>, StoredError>;
 }
 
+/// What the server has after an offer.
+pub(crate) enum Offered {
+    /// All it needs before the image.
+    Ready(Box<dyn PreparedServerPart>),
+    /// All but what the client says to it.
+    Waiting(Box<dyn OfferedServerPart>),
+}
+
+/// The server's material for a part, until the client has answered the offer.
+pub(crate) trait OfferedServerPart: fmt::Debug + Send {
+    fn take_advance(
+        self: Box<Self>,
+        advance: &mut dyn Incoming,
+        tools: &mut AdvanceTools<'_>,
+    ) -> Result<Box<dyn PreparedServerPart>, InferenceError>;
+}
+
+/// What the server needs to take advances.
+pub(crate) struct AdvanceTools<'a> {
+    /// The client's.
+    pub(crate) key: HashKey,
+    pub(crate) counter: &'a mut HashCounter,
+    pub(crate) workers: &'a Workers,
+    pub(crate) times: &'a mut WorkTimes,
+}
+
 /// What the server needs to make offers.
 pub(crate) struct ServerTools<'a> {
     pub(crate) key: HashKey,
     pub(crate) counter: HashCounter,
-    pub(crate) labels: ZeroLabels<'a>,
+    pub(crate) sender: &'a mut CorrelatedSender,
+    pub(crate) labels: ZeroLabels,
+    /// Of the transfers in which the server chooses.
+    pub(crate) reverse: ReverseChoices,
     /// Of labels.
     pub(crate) seeds: Generator,
-    /// Of truncations.
+    /// Of truncations and gates.
     pub(crate) coins: Generator,
     pub(crate) offset: &'a Offset,
     pub(crate) workers: &'a Workers,
     pub(crate) times: WorkTimes,
     /// Room for a piece of a message.
     pub(crate) frame: Vec<u8>,
+}
+
+impl ServerTools<'_> {
+    pub(crate) fn take_labels(&mut self, count: usize) -> Result<Secret<Vec<WireLabel>>, InferenceError> {
+        self.labels.take(self.sender, self.workers, count)
+    }
+
+    /// Groups of labels, each of which was padded to whole bytes.
+    pub(crate) fn take_label_groups(
+        &mut self,
+        groups: usize,
+        count: usize,
+    ) -> Result<Secret<Vec<WireLabel>>, InferenceError> {
+        let mut labels = Secret::new(Vec::with_capacity(groups * count));
+        for _ in 0..groups {
+            labels.expose_mut().extend_from_slice(self.take_labels(count)?.expose());
+        }
+        Ok(labels)
+    }
 }
 
 /// The server's material for a part, until there is an image.

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use crypto::he::HeParameters;
 use crypto::ring::RingWidth;
 use network::inference_model::{ModelOutline, Schedule};
+pub use network::reference::bound::ReluRounding;
 use network::walk::{StepId, ValueId};
 
 pub(crate) use linear::JobId;
@@ -36,12 +37,33 @@ pub enum Reveal {
     Class,
 }
 
+/// What both parties hold to besides the outline. The server says it in its hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// What the client learns.
+    pub reveal: Reveal,
+    /// How ReLUs without a ceiling round: by shares, for few bytes, or to nearest in garbled circuits.
+    pub relus: ReluRounding,
+}
+
+impl Default for Terms {
+    fn default() -> Self {
+        Self { reveal: Reveal::default(), relus: ReluRounding::Stochastic }
+    }
+}
+
+impl From<Reveal> for Terms {
+    fn from(reveal: Reveal) -> Self {
+        Self { reveal, ..Self::default() }
+    }
+}
+
 /// The steps of one inference.
 #[derive(Debug)]
 pub struct Plan {
     outline: Arc<ModelOutline>,
     schedule: Schedule,
-    reveal: Reveal,
+    terms: Terms,
     parameters: Vec<HeParameters>,
     linear: Vec<LinearJob>,
     /// Round after round; behind them, where only the class is revealed, the argmax.
@@ -74,18 +96,19 @@ impl Plan {
     ///
     /// # Errors
     /// When the outline asks for rings, layers or circuits that do not exist, or no encryption parameters bear its noise.
-    pub fn new(outline: Arc<ModelOutline>, reveal: Reveal) -> Result<Self, InferenceError> {
+    pub fn new(outline: Arc<ModelOutline>, terms: impl Into<Terms>) -> Result<Self, InferenceError> {
+        let terms = terms.into();
         let schedule = outline.schedule();
         let (parameters, linear) = linear::plan(&outline)?;
         let (mut parts, mut rounds) = (Vec::new(), Vec::new());
         for round in &schedule.rounds[1..] {
             let start = parts.len();
             for step in &round.interactive {
-                parts.extend(PlannedPart::of_step(&outline, *step)?);
+                parts.extend(PlannedPart::of_step(&outline, *step, terms.relus)?);
             }
             rounds.push(start..parts.len());
         }
-        if reveal == Reveal::Class {
+        if terms.reveal == Reveal::Class {
             let (part, input) = (nonlinear::argmax::plan(&outline)?, outline.output());
             parts.push(PlannedPart { part, input, step: None, completes_step: false });
         }
@@ -96,7 +119,7 @@ impl Plan {
             answer_width: RingWidth::new(logit_bits - outline.logit_drop)?,
             outline,
             schedule,
-            reveal,
+            terms,
             parameters,
             linear,
             parts,
@@ -111,7 +134,17 @@ impl Plan {
 
     /// What the client learns.
     pub fn reveal(&self) -> Reveal {
-        self.reveal
+        self.terms.reveal
+    }
+
+    /// How ReLUs without a ceiling round.
+    pub fn relus(&self) -> ReluRounding {
+        self.terms.relus
+    }
+
+    /// Both of these.
+    pub fn terms(&self) -> Terms {
+        self.terms
     }
 
     /// The encryption parameters in use: one set for narrow rings and, where there are wide ones, another.
@@ -190,19 +223,24 @@ impl Plan {
 
     /// The part that finds the class.
     pub(crate) fn argmax(&self) -> Option<PartId> {
-        (self.reveal == Reveal::Class).then(|| PartId(self.parts.len() - 1))
+        (self.terms.reveal == Reveal::Class).then(|| PartId(self.parts.len() - 1))
     }
 
     /// Oblivious transfers of one inference, padding included.
     pub(crate) fn transfer_count(&self) -> usize {
         self.parts.iter().map(|planned| planned.part.transfer_count()).sum()
     }
+
+    /// The same of those in which the server chooses.
+    pub(crate) fn reverse_count(&self) -> usize {
+        self.parts.iter().map(|planned| planned.part.reverse_count()).sum()
+    }
 }
 
 impl PlannedPart {
-    fn of_step(outline: &ModelOutline, id: StepId) -> Result<Vec<Self>, InferenceError> {
+    fn of_step(outline: &ModelOutline, id: StepId, relus: ReluRounding) -> Result<Vec<Self>, InferenceError> {
         let step = outline.step(id);
-        let (input, step) = (step.inputs[0], nonlinear::plan(outline, step)?);
+        let (input, step) = (step.inputs[0], nonlinear::plan(outline, step, relus)?);
         let planned = |part| Self { part, input, step: Some(id), completes_step: false };
         let mut parts: Vec<_> = step.into_iter().map(planned).collect();
         if let Some(last) = parts.last_mut() {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use crypto::garble::label::Offset;
 use crypto::he::{PreparedWeights, PublicKey, WeightStorage};
 use crypto::ot::TreeSums;
-use crypto::ot::base::SenderPoint;
+use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::random::{InferenceId, Seed, SessionId};
 use crypto::ring::geometry::ConvGeometry;
 use crypto::ring::{PackedWeights, Share, Weights};
@@ -28,7 +28,7 @@ use crate::conversation::Words;
 use crate::nonlinear::PreparedServerPart;
 use crate::offline::{self, server::PreparingServer};
 use crate::online::{self, server::ClassifyingServer};
-use crate::plan::{JobId, Plan, Reveal};
+use crate::plan::{JobId, Plan, Terms};
 use crate::setup::messages::{Agreement, ClientHello, ModelName};
 use crate::setup::server::{Greeted, ServerSession};
 use crate::setup::{commit_to_weights, plan_digest};
@@ -71,8 +71,12 @@ impl ServedModel {
     ///
     /// # Errors
     /// As [`ServedModel::with_salt`].
-    pub fn new(model: &InferenceModel, reveal: Reveal, memory: WeightMemory) -> Result<Self, InferenceError> {
-        Self::with_salt(model, reveal, memory, Seed::from_system()?.expose())
+    pub fn new(
+        model: &InferenceModel,
+        terms: impl Into<Terms>,
+        memory: WeightMemory,
+    ) -> Result<Self, InferenceError> {
+        Self::with_salt(model, terms, memory, Seed::from_system()?.expose())
     }
 
     /// Prepares a model for serving. The salt is a secret of the server: whoever has it can test guesses of the weights.
@@ -81,12 +85,12 @@ impl ServedModel {
     /// When no plan keeps the promises for it.
     pub fn with_salt(
         model: &InferenceModel,
-        reveal: Reveal,
+        terms: impl Into<Terms>,
         memory: WeightMemory,
         salt: &[u8; 32],
     ) -> Result<Self, InferenceError> {
         let outline = Arc::new(model.outline().clone());
-        let plan = Arc::new(Plan::new(Arc::clone(&outline), reveal)?);
+        let plan = Arc::new(Plan::new(Arc::clone(&outline), terms)?);
         let mut room = match memory {
             WeightMemory::Everything => usize::MAX,
             WeightMemory::AtMost(bytes) => bytes,
@@ -111,7 +115,7 @@ impl ServedModel {
             commitment: commit_to_weights(model, salt),
             plan: plan_digest(&plan),
         };
-        let digest = model_digest(model, &agreement, reveal);
+        let digest = model_digest(model, &agreement, plan.terms());
         Ok(Self { outline_bytes, agreement, plan, layers, digest })
     }
 
@@ -270,7 +274,7 @@ impl<S: Read + Write> Server<S> {
         connection.exchange(Phase::Offline, |connection| {
             let inference = session.next_inference();
             connection.concern(Some(inference));
-            let messages = offline::messages::list(session.model.plan());
+            let messages = offline::messages::list(session.model.plan(), session.is_first());
             let mut party = PreparingServer::new(session, workers, inference, turns.clone())?;
             connection.converse(&messages, Words::for_server, &[inference], &mut party, |_, _| {})?;
             let (prepared, times) = party.finish();
@@ -331,8 +335,15 @@ fn set_up<S: Read + Write>(
         agreed.take_key(&bytes)?;
     }
     let point = SenderPoint::from_bytes(&connection.receive(Kind::SetUp, SenderPoint::BYTES)?)?;
-    let (points, waiting) = agreed.hear(&point)?;
+    let (points, reverse_point, waiting) = agreed.hear(&point)?;
     connection.send(Kind::SetUp, points.to_bytes().as_ref())?;
+    if let Some(point) = reverse_point {
+        connection.send(Kind::SetUp, &point.to_bytes())?;
+    }
     let sums = TreeSums::from_bytes(&connection.receive(Kind::SetUp, TreeSums::BYTES)?)?;
-    Ok(waiting.hear(&sums))
+    let reverse_points = match waiting.reverses() {
+        true => Some(ReceiverPoints::from_bytes(&connection.receive(Kind::SetUp, ReceiverPoints::BYTES)?)?),
+        false => None,
+    };
+    waiting.hear(&sums, reverse_points.as_ref())
 }

@@ -4,9 +4,12 @@
 //! client -> server   hello: nonce, what it wants to learn, name of the model
 //! server -> client   hello: nonce, what the client will learn, commitment to the weights, name, outline
 //! client -> server   digests of outline, commitment and plan; public keys; point of the base transfers
-//! server -> client   points of the base transfers
-//! client -> server   sums of the trees
+//! server -> client   points of the base transfers; point of those in the other direction
+//! client -> server   sums of the trees; points of the other direction
 //! ```
+//!
+//! The server's sums of the other direction's trees come with the first inference: nobody waits for them here. Where no
+//! step needs that direction it is left out.
 //!
 //! Nothing about model or image crosses before the TLS handshake is done; the model is described only after the
 //! client named it and its version fits. The client then repeats digests of what it understood and derived, so that both
@@ -22,8 +25,9 @@ use crypto::random::{Direction, InferenceId, Scope, SessionId};
 use network::digest::Digest;
 use network::inference_model::InferenceModel;
 
+use crate::InferenceError;
 use crate::connection::frame::PROTOCOL_VERSION;
-use crate::plan::{Plan, Reveal};
+use crate::plan::{Plan, ReluRounding, Reveal, Terms};
 use messages::{Agreement, NONCE_BYTES};
 
 /// The largest outline a client accepts.
@@ -34,7 +38,7 @@ pub(crate) fn session_id(
     client_nonce: &[u8; NONCE_BYTES],
     server_nonce: &[u8; NONCE_BYTES],
     agreement: &Agreement,
-    reveal: Reveal,
+    terms: Terms,
     channel_binding: &[u8],
 ) -> SessionId {
     let mut hasher = blake3::Hasher::new_derive_key(domain::SESSION_ID.context());
@@ -42,10 +46,25 @@ pub(crate) fn session_id(
     hasher.update(client_nonce);
     hasher.update(server_nonce);
     hasher.update(&agreement.to_bytes());
-    hasher.update(&[messages::reveal_byte(reveal)]);
+    hasher.update(&messages::terms_bytes(terms));
     hasher.update(&(channel_binding.len() as u64).to_le_bytes());
     hasher.update(channel_binding);
     SessionId(*hasher.finalize().as_bytes())
+}
+
+/// Whether a server's terms are what a client wished for.
+pub(crate) fn check_wishes(
+    reveal: Option<Reveal>,
+    relus: Option<ReluRounding>,
+    terms: Terms,
+) -> Result<(), InferenceError> {
+    if let Some(expected) = reveal.filter(|expected| *expected != terms.reveal) {
+        return Err(InferenceError::Reveal { expected, came: terms.reveal });
+    }
+    if let Some(expected) = relus.filter(|expected| *expected != terms.relus) {
+        return Err(InferenceError::Relus { expected, came: terms.relus });
+    }
+    Ok(())
 }
 
 /// A digest of everything the parties derive from the outline: each message and all encryption parameters. Two builds

@@ -25,11 +25,11 @@ use network::digest::Digest;
 
 use crate::connection::Role;
 use crate::connection::frame::PROTOCOL_VERSION;
-use crate::plan::Reveal;
-use crate::setup::messages::reveal_byte;
+use crate::plan::Terms;
+use crate::setup::messages::terms_bytes;
 
 /// The version of both formats.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 /// Bytes before the body.
 pub(crate) const HEADER_BYTES: usize = 8 + 4 + 32 + 32 + 16;
 
@@ -157,9 +157,9 @@ impl<'a> Reader<'a> {
 }
 
 /// What material belongs to: a model or outline, the steps both parties derive from it, what the client learns.
-pub(crate) fn made_for(domain: Domain, model: Digest, plan: Digest, reveal: Reveal) -> Digest {
+pub(crate) fn made_for(domain: Domain, model: Digest, plan: Digest, terms: Terms) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key(domain.context());
-    hasher.update(&PROTOCOL_VERSION.to_le_bytes()).update(&[reveal_byte(reveal)]);
+    hasher.update(&PROTOCOL_VERSION.to_le_bytes()).update(&terms_bytes(terms));
     hasher.update(model.as_bytes()).update(plan.as_bytes());
     Digest(*hasher.finalize().as_bytes())
 }

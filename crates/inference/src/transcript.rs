@@ -29,6 +29,8 @@ pub enum Kind {
     Transfer,
     /// Garbled tables, labels and replies.
     Garbled,
+    /// Signs as shared bits, and values times them.
+    Gates,
     /// Truncations at positions without ReLU.
     Truncation,
     /// The image and the logits.
@@ -45,6 +47,7 @@ impl Kind {
             Self::Homomorphic => FrameKind::Homomorphic,
             Self::Transfer => FrameKind::Transfer,
             Self::Garbled => FrameKind::Garbled,
+            Self::Gates => FrameKind::Gates,
             Self::Truncation => FrameKind::Truncation,
             Self::Values => FrameKind::Values,
             Self::Service => FrameKind::Service,
@@ -59,6 +62,7 @@ impl fmt::Display for Kind {
             Self::Homomorphic => "he",
             Self::Transfer => "ot",
             Self::Garbled => "garble",
+            Self::Gates => "gates",
             Self::Truncation => "truncation",
             Self::Values => "values",
             Self::Service => "service",
@@ -75,6 +79,8 @@ pub enum Work {
     Transfer,
     /// Garbling, labels, evaluation.
     Garbling,
+    /// Signs as shared bits, and values times them.
+    Gates,
     /// Linear steps on shares.
     Linear,
     /// Truncation at positions without ReLU.
@@ -83,8 +89,8 @@ pub enum Work {
 
 impl Work {
     /// All kinds of work.
-    pub const ALL: [Self; 5] =
-        [Self::Homomorphic, Self::Garbling, Self::Transfer, Self::Linear, Self::Truncation];
+    pub const ALL: [Self; 6] =
+        [Self::Homomorphic, Self::Gates, Self::Garbling, Self::Transfer, Self::Linear, Self::Truncation];
 
     /// The name in reports.
     pub const fn name(self) -> &'static str {
@@ -92,6 +98,7 @@ impl Work {
             Self::Homomorphic => "he",
             Self::Transfer => "ot",
             Self::Garbling => "garble",
+            Self::Gates => "gates",
             Self::Linear => "linear",
             Self::Truncation => "truncation",
         }

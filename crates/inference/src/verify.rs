@@ -21,7 +21,7 @@ pub use coins::{ProtocolCoins, WrongShare};
 use crate::InferenceError;
 use crate::client::{Answer, Client, ShareRecord, Watch};
 use crate::connection::{Connection, MemoryStream, Role, memory_pair};
-use crate::plan::{Plan, Reveal};
+use crate::plan::{Plan, Reveal, Terms};
 use crate::server::{ServedModel, Server, WeightMemory};
 
 /// Both parties share a process, so there is no channel to bind to.
@@ -95,10 +95,12 @@ pub enum VerifyError {
 pub fn compare(
     model: &InferenceModel,
     images: &[Image],
+    relus: ReluRounding,
     watch: impl FnOnce(&Plan) -> Watch,
 ) -> Result<Vec<Comparison>, VerifyError> {
     let count = images.len();
-    let served = Arc::new(ServedModel::new(model, Reveal::Logits, WeightMemory::Everything)?);
+    let terms = Terms { reveal: Reveal::Logits, relus };
+    let served = Arc::new(ServedModel::new(model, terms, WeightMemory::Everything)?);
     let (client_end, server_end) = memory_pair();
     let (tell, seeds) = channel();
     let server = thread::spawn(move || serve(server_end, served, count, &tell));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use inference::InferenceError;
-use inference::plan::Reveal;
+use inference::plan::Terms;
 use inference::server::{ServedModel, WeightMemory};
 use inference::setup::messages::{HelloError, ModelName};
 use network::digest::Digest;
@@ -66,8 +66,8 @@ impl LoadedModels {
     }
 
     /// What is served under this name, if it is the same model and answers the same way.
-    fn unchanged(&self, name: &ModelName, digest: Digest, reveal: Reveal) -> Option<Arc<ServedModel>> {
-        let served = self.served.get(name).filter(|served| served.plan().reveal() == reveal)?;
+    fn unchanged(&self, name: &ModelName, digest: Digest, terms: Terms) -> Option<Arc<ServedModel>> {
+        let served = self.served.get(name).filter(|served| served.plan().terms() == terms)?;
         (self.digests.get(name) == Some(&digest)).then(|| Arc::clone(served))
     }
 }
@@ -96,7 +96,7 @@ impl Settings {
             let named = ModelName::new(text);
             let name = named.map_err(|source| ModelError::Name { name: text.clone(), source })?;
             let memory = room.map_or(WeightMemory::Everything, |room| WeightMemory::AtMost(room as usize));
-            let served = match before.unchanged(&name, model.digest(), self.reveal()) {
+            let served = match before.unchanged(&name, model.digest(), self.terms()) {
                 Some(served) => served,
                 None => {
                     let salt = match (&shared, &state) {
@@ -105,8 +105,8 @@ impl Settings {
                         (None, None) => None,
                     };
                     let served = match salt {
-                        Some(salt) => ServedModel::with_salt(&model, self.reveal(), memory, salt.expose()),
-                        None => ServedModel::new(&model, self.reveal(), memory),
+                        Some(salt) => ServedModel::with_salt(&model, self.terms(), memory, salt.expose()),
+                        None => ServedModel::new(&model, self.terms(), memory),
                     };
                     let refusal = |source| ModelError::Unserved { path: path.clone(), source };
                     info!(model = %name, relus = model.outline().relu_count(), "loaded");

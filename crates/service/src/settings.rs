@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use inference::connection::DEFAULT_PORT;
 use inference::connection::{CertifiedKey, TlsAcceptor};
-use inference::plan::Reveal;
+use inference::plan::{ReluRounding, Reveal, Terms};
 use sealed::secret_file::{SecretFileError, failing, read_private_pem};
 use serde::Deserialize;
 
@@ -64,6 +64,9 @@ pub struct Settings {
     /// What clients learn [default: logits].
     #[cfg_attr(feature = "clap", arg(long, value_enum))]
     pub reveal: Option<Revealed>,
+    /// How ReLUs are computed [default: fast].
+    #[cfg_attr(feature = "clap", arg(long, value_enum))]
+    pub relu: Option<ReluMode>,
     /// Show health and metrics there, as /healthz and /metrics.
     #[cfg_attr(feature = "clap", arg(long, value_name = "ADDRESS"))]
     pub metrics: Option<String>,
@@ -164,6 +167,26 @@ impl From<Revealed> for Reveal {
     }
 }
 
+/// How ReLUs are computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum ReluMode {
+    /// Rounded by shares: a tenth of the bytes, off by less than one unit of an activation, without bias.
+    Fast,
+    /// Rounded to nearest, in garbled circuits.
+    Exact,
+}
+
+impl From<ReluMode> for ReluRounding {
+    fn from(mode: ReluMode) -> Self {
+        match mode {
+            ReluMode::Fast => Self::Stochastic,
+            ReluMode::Exact => Self::Nearest,
+        }
+    }
+}
+
 impl Settings {
     /// Reads a file.
     ///
@@ -223,7 +246,7 @@ impl Settings {
             };
         }
         first! {
-            listen cert key client_ca cluster_key state reveal metrics max_clients max_running max_memory weight_memory max_prepared
+            listen cert key client_ca cluster_key state reveal relu metrics max_clients max_running max_memory weight_memory max_prepared
             timeout idle_timeout min_rate grace threads store store_key store_witness store_join prepared_ttl prepared_per_client
             client_connections client_running client_memory preparations_per_hour answers_per_hour proxy_protocol
         }
@@ -237,6 +260,11 @@ impl Settings {
     /// What clients learn.
     pub fn reveal(&self) -> Reveal {
         self.reveal.map_or(Reveal::Logits, Reveal::from)
+    }
+
+    /// That, and how ReLUs are computed.
+    pub fn terms(&self) -> Terms {
+        Terms { reveal: self.reveal(), relus: self.relu.unwrap_or(ReluMode::Fast).into() }
     }
 
     /// What clients may take.

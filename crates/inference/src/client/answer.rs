@@ -7,6 +7,8 @@ use network::reference::Coins;
 use network::walk::ValueId;
 use zeroize::Zeroize;
 
+use crate::plan::ReluRounding;
+
 /// What the client learns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -36,6 +38,7 @@ impl Answer {
 pub struct ShareRecord {
     pub(crate) session: SessionId,
     pub(crate) inference: InferenceId,
+    pub(crate) relus: ReluRounding,
     /// By value, as far as the client has a share of it before there is an image: all but the answer's.
     pub(crate) shares: Vec<Vec<u64>>,
 }
@@ -62,5 +65,9 @@ impl Drop for ShareRecord {
 impl Coins for ShareRecord {
     fn client_share(&self, value: ValueId, scalar: usize) -> u64 {
         self.share(value)[scalar]
+    }
+
+    fn rounds_relus(&self) -> bool {
+        self.relus == ReluRounding::Stochastic
     }
 }

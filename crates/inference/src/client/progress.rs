@@ -25,7 +25,7 @@ impl Watcher {
         let done = match words {
             ServerWords::Answer(job) => Some(plan.job(job).step),
             ServerWords::Offer(part) => plan.part(part).step.filter(|_| plan.part(part).completes_step),
-            ServerWords::HashKey => None,
+            ServerWords::ReverseSums | ServerWords::ReverseCorrections | ServerWords::HashKey => None,
         };
         if let (Some(step), Some(watch)) = (done, &mut self.0) {
             watch(Progress { layer: &plan.outline().step(step).name, bytes });

@@ -4,7 +4,8 @@ use network::digest::Digest;
 use network::inference_model::ModelOutline;
 
 use crate::InferenceError;
-use crate::plan::{Plan, Reveal};
+use crate::plan::{Plan, ReluRounding, Reveal};
+use crate::setup::check_wishes;
 use crate::setup::messages::{ModelName, ServerHello};
 
 /// Bytes that planning takes for each scalar of an outline, at least.
@@ -19,6 +20,8 @@ pub struct Wishes {
     pub model: ModelName,
     /// What to learn; none takes what the server gives.
     pub reveal: Option<Reveal>,
+    /// How ReLUs are to round; none takes what the server gives.
+    pub relus: Option<ReluRounding>,
     /// The digest of the outline, where it is known from before.
     pub outline_digest: Option<Digest>,
     /// The commitment to the weights, where it is known from before.
@@ -32,6 +35,7 @@ impl Default for Wishes {
         Self {
             model: ModelName::default(),
             reveal: None,
+            relus: None,
             outline_digest: None,
             commitment: None,
             max_memory: DEFAULT_MAX_MEMORY,
@@ -47,9 +51,7 @@ impl Wishes {
 
     /// Compares a hello with what was expected, before anything is derived from it.
     pub(crate) fn check_hello(&self, hello: &ServerHello, digest: Digest) -> Result<(), InferenceError> {
-        if let Some(expected) = self.reveal.filter(|expected| *expected != hello.reveal) {
-            return Err(InferenceError::Reveal { expected, came: hello.reveal });
-        }
+        check_wishes(self.reveal, self.relus, hello.terms)?;
         let pairs = [
             ("outline digest", self.outline_digest, digest),
             ("commitment to the weights", self.commitment, hello.commitment),

@@ -15,7 +15,7 @@ use super::Role;
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 32;
 /// The version both parties must speak.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 /// The session tag of the frames that come before the session.
 pub const MAGIC: [u8; 8] = *b"SORDINO\0";
 
@@ -39,6 +39,8 @@ pub enum FrameKind {
     Service = 7,
     /// The peer goes no further, and why.
     Refusal = 8,
+    /// Signs as shared bits, and values times them.
+    Gates = 9,
 }
 
 /// One header.

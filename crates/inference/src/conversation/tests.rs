@@ -86,9 +86,9 @@ fn set_up(model: &Arc<ServedModel>) -> (ClientSession, ServerSession) {
     let (keys, point, keyed) = agreed.make_keys().unwrap();
     keys.iter().for_each(|key| server.take_key(key).unwrap());
     assert!(server.next_key().is_none());
-    let (points, waiting) = server.hear(&point).unwrap();
-    let (sums, client) = keyed.hear(&points).unwrap();
-    (client, waiting.hear(&sums))
+    let (points, reverse_point, waiting) = server.hear(&point).unwrap();
+    let (sums, reverse_points, client) = keyed.hear(&points, reverse_point.as_ref()).unwrap();
+    (client, waiting.hear(&sums, reverse_points.as_ref()).unwrap())
 }
 
 /// Maxima at the border, ReLUs that were kept and ReLUs that were dropped by pixel: every kind of part.
@@ -106,8 +106,13 @@ fn model() -> InferenceModel {
 #[test]
 fn two_images_go_their_way_without_any_connection() {
     let model = model();
-    for reveal in [Reveal::Logits, Reveal::Class] {
-        let served = Arc::new(ServedModel::new(&model, reveal, WeightMemory::Everything).unwrap());
+    let terms = |reveal, relus| Terms { reveal, relus };
+    for terms in [
+        terms(Reveal::Logits, ReluRounding::Stochastic),
+        terms(Reveal::Logits, ReluRounding::Nearest),
+        terms(Reveal::Class, ReluRounding::Stochastic),
+    ] {
+        let served = Arc::new(ServedModel::new(&model, terms, WeightMemory::Everything).unwrap());
         let plan = served.plan();
         let (mut client, mut server) = set_up(&served);
         let (workers, server_workers) = (Workers::alone(), Arc::new(Workers::alone()));
@@ -115,9 +120,10 @@ fn two_images_go_their_way_without_any_connection() {
         for _ in 0..2 {
             let inference = client.next_inference();
             assert_eq!(inference, server.next_inference());
+            let messages = offline::messages::list(plan, client.is_first());
             let mut preparing = PreparingClient::new(&mut client, &workers, inference).unwrap();
             let mut serving = PreparingServer::new(&mut server, &server_workers, inference, None).unwrap();
-            converse(&offline::messages::list(plan), 1, &mut preparing, &mut serving);
+            converse(&messages, 1, &mut preparing, &mut serving);
             let (mut own, _) = preparing.finish(true);
             let theirs = serving.finish().0;
             let record = own.take_record().unwrap();

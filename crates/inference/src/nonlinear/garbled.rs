@@ -87,7 +87,7 @@ impl Part for GarbledPart {
 
     fn bytes(&self) -> PartBytes {
         let reply = if self.tells_client { 0 } else { self.layer.reply_bytes() };
-        PartBytes { offer: self.layer.table_bytes(), opening: self.layer.label_bytes(), reply }
+        PartBytes { offer: self.layer.table_bytes(), advance: 0, opening: self.layer.label_bytes(), reply }
     }
 
     fn transfer_count(&self) -> usize {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crypto::garble::layer::Layer;
 use crypto::garble::maximum::MaximumShape;
 use network::inference_model::{ModelOperation, ModelOutline, ModelStep};
+use network::reference::bound::ReluRounding;
 use network::shape::Shape;
 use network::spec::Pool;
 
@@ -12,7 +13,11 @@ use super::Part;
 use super::garbled::{Encoding, GarbledPart};
 use crate::InferenceError;
 
-pub(super) fn plan(outline: &ModelOutline, step: &ModelStep) -> Result<Vec<Arc<dyn Part>>, InferenceError> {
+pub(super) fn plan(
+    outline: &ModelOutline,
+    step: &ModelStep,
+    _: ReluRounding,
+) -> Result<Vec<Arc<dyn Part>>, InferenceError> {
     let ModelOperation::Maximum { pool, width } = &step.operation else { return Ok(Vec::new()) };
     let input = outline.shape(step.inputs[0]);
     let mut sizes: Vec<(Vec<u32>, Vec<u32>)> = vec![Default::default(); pool.window * pool.window + 1];

@@ -1,4 +1,4 @@
-//! ReLUs that a mask keeps, with the rescaling behind them: one circuit for each.
+//! ReLUs that round to nearest, or have a ceiling, with the rescaling behind them: one circuit for each.
 
 use std::sync::Arc;
 
@@ -7,18 +7,24 @@ use crypto::garble::layer::Layer;
 use crypto::garble::relu::{ReluForm, ReluShape, Rounding};
 use network::inference_model::{ModelOperation, ModelOutline, ModelStep};
 use network::mask::SiteMask;
+use network::reference::bound::ReluRounding;
 use network::shape::Shape;
 
 use super::Part;
 use super::garbled::{Encoding, GarbledPart};
 use crate::InferenceError;
 
-pub(super) fn plan(_: &ModelOutline, step: &ModelStep) -> Result<Vec<Arc<dyn Part>>, InferenceError> {
+pub(super) fn plan(
+    _: &ModelOutline,
+    step: &ModelStep,
+    relus: ReluRounding,
+) -> Result<Vec<Arc<dyn Part>>, InferenceError> {
     let ModelOperation::Activate { width, shift, ceiling, mask } = &step.operation else {
         return Ok(Vec::new());
     };
     let kept = positions(step.shape, mask, true);
-    if kept.is_empty() {
+    let is_gated = relus == ReluRounding::Stochastic && ceiling.is_none();
+    if is_gated || kept.is_empty() {
         return Ok(Vec::new());
     }
     let rounding = if *shift == 0 { Rounding::Floor } else { Rounding::Nearest };

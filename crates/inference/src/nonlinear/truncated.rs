@@ -9,6 +9,7 @@ use crypto::garble::truncate::{TruncationOffer, TruncationOpening, TruncationRep
 use crypto::ring::RingVector;
 use crypto::secret::Secret;
 use network::inference_model::{ModelOperation, ModelOutline, ModelStep};
+use network::reference::bound::ReluRounding;
 
 use super::{Part, PartBytes, PartCounts, PartMemory, WORD_BYTES, low_bits, relu};
 use crate::InferenceError;
@@ -24,7 +25,11 @@ struct TruncatedPart {
     positions: Vec<u32>,
 }
 
-pub(super) fn plan(_: &ModelOutline, step: &ModelStep) -> Result<Vec<Arc<dyn Part>>, InferenceError> {
+pub(super) fn plan(
+    _: &ModelOutline,
+    step: &ModelStep,
+    _: ReluRounding,
+) -> Result<Vec<Arc<dyn Part>>, InferenceError> {
     let ModelOperation::Activate { width, shift, mask, .. } = &step.operation else { return Ok(Vec::new()) };
     let positions = relu::positions(step.shape, mask, false);
     if positions.is_empty() {
@@ -67,6 +72,7 @@ impl Part for TruncatedPart {
     fn bytes(&self) -> PartBytes {
         PartBytes {
             offer: TruncationOffer::length(&self.shape, self.count()),
+            advance: 0,
             opening: TruncationOpening::length(&self.shape, self.count()),
             reply: TruncationReply::length(&self.shape, self.count(), false),
         }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crypto::domain;
 use crypto::garble::hash::{HashCounter, HashKey};
 use crypto::he::{LinearAnswer, LinearRequest, RequestSecrets};
+use crypto::ot::TreeSums;
 use crypto::random::{Direction, Generator, InferenceId, Scope, Seed};
 use crypto::ring::{RingVector, RingWidth, Share};
 use crypto::secret::Secret;
@@ -16,7 +17,7 @@ use super::messages::{ClientWords, ServerWords};
 use crate::InferenceError;
 use crate::client::{PreparedClient, ShareRecord};
 use crate::conversation::{Incoming, Outgoing, Party, WorkTimes};
-use crate::labels::{ExpandedLabels, ReceivedLabels};
+use crate::labels::{ExpandedLabels, ReceivedLabels, ZeroLabels};
 use crate::local;
 use crate::nonlinear::{ClientTools, OwnValues, PreparedClientPart};
 use crate::plan::{JobId, PartId, Plan};
@@ -43,6 +44,12 @@ pub(crate) struct PreparingClient<'a> {
     labels: Option<ReceivedLabels>,
     key: Option<HashKey>,
     counter: HashCounter,
+    /// Of the transfers in which the server chooses; the key is the client's.
+    reverse_labels: ZeroLabels,
+    reverse_key: HashKey,
+    reverse_counter: HashCounter,
+    /// By part, what it says to the offers.
+    advances: Vec<Vec<u8>>,
     parts: Vec<Box<dyn PreparedClientPart>>,
     times: WorkTimes,
 }
@@ -54,13 +61,19 @@ impl<'a> PreparingClient<'a> {
         inference: InferenceId,
     ) -> Result<Self, InferenceError> {
         let plan = Arc::clone(&session.plan);
+        let root = fresh_seed()?;
+        let scope = Scope { session: session.id, inference, step: 0, direction: Direction::ClientToServer };
         let mut preparing = Self {
             shares: Shares::of_outline(plan.outline()),
+            reverse_labels: ZeroLabels::new(plan.reverse_count()),
+            reverse_key: HashKey::random(&mut root.derive(domain::GATE_HASH_KEY, &scope).generator()),
+            reverse_counter: HashCounter::new(),
+            advances: Vec::new(),
             session,
             workers,
             plan,
             inference,
-            root: fresh_seed()?,
+            root,
             blinds: Vec::new(),
             flight: 0,
             expanded: None,
@@ -168,7 +181,9 @@ impl<'a> PreparingClient<'a> {
         let start = Instant::now();
         let mut choices = Secret::new(Vec::with_capacity(self.plan.transfer_count() / 8));
         for planned in self.plan.parts() {
-            planned.part.choose(self.shares.of(planned.input), choices.expose_mut())?;
+            let share = self.shares.of(planned.input);
+            let blinds = planned.step.map_or(&[][..], |StepId(step)| self.blinds[step].expose());
+            planned.part.choose(OwnValues { share, blinds }, choices.expose_mut())?;
         }
         let (corrections, labels) = expanded.choose(choices.expose())?;
         self.labels = Some(labels);
@@ -183,9 +198,21 @@ impl<'a> PreparingClient<'a> {
         };
         let share = self.shares.of(planned.input);
         let blinds = planned.step.map_or(&[][..], |StepId(step)| self.blinds[step].expose());
-        let mut tools = ClientTools { key, counter: &mut self.counter, labels };
+        let mut tools = ClientTools {
+            key,
+            counter: &mut self.counter,
+            labels,
+            reverse: self.session.reverse.as_mut(),
+            reverse_labels: &mut self.reverse_labels,
+            reverse_key: self.reverse_key,
+            reverse_counter: &mut self.reverse_counter,
+            reverse_offset: &self.session.reverse_offset,
+            workers: self.workers,
+            advance: Vec::new(),
+        };
         let part = Arc::clone(&planned.part);
         self.parts.push(part.accept(OwnValues { share, blinds }, &mut tools, offer)?);
+        self.advances.push(tools.advance);
         Ok(())
     }
 
@@ -209,6 +236,7 @@ impl<'a> PreparingClient<'a> {
         ShareRecord {
             session: self.session.id,
             inference: self.inference,
+            relus: self.plan.relus(),
             shares: values.map(|value| self.shares.of(value).to_unsigned()).collect(),
         }
     }
@@ -222,6 +250,8 @@ impl Party for PreparingClient<'_> {
         match words {
             ClientWords::Request(job) => to.piece(&self.request(job)?),
             ClientWords::Corrections => to.piece(&self.corrections()?),
+            ClientWords::ReverseKey => to.piece(&self.reverse_key.to_bytes()),
+            ClientWords::Advance(PartId(part)) => to.piece(&std::mem::take(&mut self.advances[part])),
         }
     }
 
@@ -238,6 +268,10 @@ impl Party for PreparingClient<'_> {
                 let key = from.piece(bytes)?;
                 self.key = key.first_chunk().map(|key| HashKey::from_bytes(*key));
             }
+            ServerWords::ReverseSums => {
+                self.session.finish_reverse(&TreeSums::from_bytes(&from.piece(bytes)?)?);
+            }
+            ServerWords::ReverseCorrections => self.reverse_labels.correct(from.piece(bytes)?),
             ServerWords::Offer(part) => self.accept(part, from)?,
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! The messages before the image is known.
 
 use crypto::he::{LinearAnswer, LinearRequest};
+use crypto::ot::TreeSums;
 
 use crate::conversation::Planned;
 use crate::labels::correction_bytes;
@@ -17,6 +18,10 @@ pub(crate) enum ClientWords {
     Request(JobId),
     /// What makes its labels those of its bits.
     Corrections,
+    /// The key of the hash where the server chooses.
+    ReverseKey,
+    /// What it says to an offer.
+    Advance(PartId),
 }
 
 /// What the server says before the image is known.
@@ -24,14 +29,18 @@ pub(crate) enum ClientWords {
 pub(crate) enum ServerWords {
     /// The client's encrypted share of what a layer makes.
     Answer(JobId),
+    /// The sums of the trees in which the server chooses, once per session.
+    ReverseSums,
+    /// What makes the server's labels those of its coins.
+    ReverseCorrections,
     /// The key of the gate hash.
     HashKey,
     /// Tables or whatever else a nonlinear part needs.
     Offer(PartId),
 }
 
-/// All of them, in order.
-pub(crate) fn list(plan: &Plan) -> Vec<Planned<ClientWords, ServerWords>> {
+/// All of them, in order. The first inference of a session brings what the later ones use too.
+pub(crate) fn list(plan: &Plan, is_first: bool) -> Vec<Planned<ClientWords, ServerWords>> {
     let mut list = Vec::new();
     for flight in &plan.schedule().flights[1..] {
         let jobs = || flight.weighted.iter().map(|step| plan.job_at(*step));
@@ -53,10 +62,27 @@ pub(crate) fn list(plan: &Plan) -> Vec<Planned<ClientWords, ServerWords>> {
     let transfers = plan.transfer_count();
     if transfers > 0 {
         list.push(Planned::up(ClientWords::Corrections, Kind::Transfer, correction_bytes(transfers)));
+        let reverse = plan.reverse_count();
+        if reverse > 0 && is_first {
+            list.push(Planned::down(ServerWords::ReverseSums, Kind::Transfer, TreeSums::BYTES));
+        }
+        if reverse > 0 {
+            let bytes = correction_bytes(reverse);
+            list.push(Planned::down(ServerWords::ReverseCorrections, Kind::Transfer, bytes));
+        }
         list.push(Planned::down(ServerWords::HashKey, Kind::Garbled, HASH_KEY_BYTES));
         list.extend(plan.parts().iter().enumerate().map(|(index, planned)| {
             let part = &planned.part;
             Planned::down(ServerWords::Offer(PartId(index)), part.kind(), part.bytes().offer)
+        }));
+        if reverse > 0 {
+            list.push(Planned::up(ClientWords::ReverseKey, Kind::Gates, HASH_KEY_BYTES));
+        }
+        let advancing =
+            plan.parts().iter().enumerate().filter(|(_, planned)| planned.part.bytes().advance > 0);
+        list.extend(advancing.map(|(index, planned)| {
+            let part = &planned.part;
+            Planned::up(ClientWords::Advance(PartId(index)), part.kind(), part.bytes().advance)
         }));
     }
     list

@@ -3,11 +3,14 @@
 mod answering;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crypto::domain;
 use crypto::garble::hash::{HashCounter, HashKey};
 use crypto::garble::label::Offset;
 use crypto::he::AnswerSecrets;
+use crypto::ot::TreeSums;
+use crypto::ot::extension::CorrelatedReceiver;
 use crypto::random::{Direction, InferenceId, Scope, Seed, SessionId};
 use crypto::ring::{RingVector, RingWidth, Share};
 use network::walk::StepId;
@@ -15,9 +18,9 @@ use network::walk::StepId;
 use super::messages::{ClientWords, ServerWords};
 use crate::InferenceError;
 use crate::conversation::{Incoming, Outgoing, Party, WorkTimes};
-use crate::labels::ZeroLabels;
-use crate::nonlinear::{PreparedServerPart, ServerTools};
-use crate::plan::{JobId, Plan};
+use crate::labels::{ReverseChoices, ZeroLabels};
+use crate::nonlinear::{AdvanceTools, Offered, ServerTools};
+use crate::plan::{JobId, PartId, Plan};
 use crate::roots::fresh_seed;
 use crate::server::{PreparedServer, ServedModel};
 use crate::setup::server::ServerSession;
@@ -41,7 +44,14 @@ pub(crate) struct PreparingServer<'a> {
     masks: Vec<Option<Share>>,
     offset: Arc<Offset>,
     tools: ServerTools<'a>,
-    parts: Vec<Box<dyn PreparedServerPart>>,
+    /// What the transfers of the other direction come from, until it is said.
+    reverse: Option<&'a mut CorrelatedReceiver>,
+    reverse_sums: &'a mut Option<TreeSums>,
+    /// The client's key of their hash.
+    reverse_key: Option<HashKey>,
+    reverse_counter: HashCounter,
+    /// By part.
+    parts: Vec<Option<Offered>>,
 }
 
 impl<'a> PreparingServer<'a> {
@@ -51,14 +61,16 @@ impl<'a> PreparingServer<'a> {
         inference: InferenceId,
         turns: Option<Arc<dyn Turns>>,
     ) -> Result<Self, InferenceError> {
-        let ServerSession { model, id, keys, sender, offset, .. } = session;
+        let ServerSession { model, id, keys, sender, offset, reverse, reverse_sums, .. } = session;
         let plan = Arc::clone(model.plan());
         let root = fresh_seed()?;
         let scope = Scope { session: *id, inference, step: 0, direction: Direction::ServerToClient };
         let tools = ServerTools {
             key: HashKey::random(&mut root.derive(domain::GARBLE_HASH_KEY, &scope).generator()),
             counter: HashCounter::new(),
-            labels: ZeroLabels::new(sender, plan.transfer_count(), workers),
+            sender,
+            labels: ZeroLabels::new(plan.transfer_count()),
+            reverse: ReverseChoices::none(),
             seeds: root.derive(domain::GARBLE_LABELS, &scope).generator(),
             coins: root.derive(domain::TRUNCATION_BIT, &scope).generator(),
             offset,
@@ -77,6 +89,10 @@ impl<'a> PreparingServer<'a> {
             root,
             offset: Arc::clone(offset),
             tools,
+            reverse: reverse.as_mut(),
+            reverse_sums,
+            reverse_key: None,
+            reverse_counter: HashCounter::new(),
             parts: Vec::new(),
         })
     }
@@ -92,9 +108,37 @@ impl<'a> PreparingServer<'a> {
         to.flush()
     }
 
+    /// Draws the coins that decide about signs, and what lets the client send by them.
+    fn draw_reverse(&mut self) -> Result<Vec<u8>, InferenceError> {
+        let start = Instant::now();
+        let (session, inference) = (self.session, self.inference);
+        let scope = Scope { session, inference, step: 0, direction: Direction::ServerToClient };
+        let coins = self.root.derive(domain::GATE_MASK, &scope).generator();
+        let receiver = self.reverse.as_deref_mut().expect("the set-up made what the plan needs");
+        let (corrections, choices) =
+            ReverseChoices::draw(receiver, self.plan.reverse_count(), coins, self.tools.workers)?;
+        self.tools.reverse = choices;
+        self.tools.times.spent(Work::Transfer, start);
+        Ok(corrections)
+    }
+
+    fn take_advance(&mut self, PartId(part): PartId, from: &mut dyn Incoming) -> Result<(), InferenceError> {
+        let (Some(Offered::Waiting(offered)), Some(key)) = (self.parts[part].take(), self.reverse_key) else {
+            unreachable!("the plan lists an advance once, after its offer and the key")
+        };
+        let (workers, times) = (self.tools.workers, &mut self.tools.times);
+        let mut tools = AdvanceTools { key, counter: &mut self.reverse_counter, workers, times };
+        self.parts[part] = Some(Offered::Ready(offered.take_advance(from, &mut tools)?));
+        Ok(())
+    }
+
     /// What is left when all messages have crossed.
     pub(crate) fn finish(self) -> (PreparedServer, WorkTimes) {
         let masks = self.masks.into_iter();
+        let ready = |part| match part {
+            Some(Offered::Ready(part)) => part,
+            _ => unreachable!("every offer that waits gets its advance"),
+        };
         let prepared = PreparedServer {
             made_for: self.model.stored_digest(),
             session: self.session,
@@ -102,7 +146,7 @@ impl<'a> PreparingServer<'a> {
             masks_root: self.masks_root,
             offset: self.offset,
             masks: masks.map(|mask| mask.expect("every layer was answered")).collect(),
-            parts: self.parts,
+            parts: self.parts.into_iter().map(ready).collect(),
         };
         (prepared, self.tools.times)
     }
@@ -121,10 +165,15 @@ impl Party for PreparingServer<'_> {
     fn say(&mut self, _: usize, words: ServerWords, to: &mut dyn Outgoing) -> Result<(), InferenceError> {
         match words {
             ServerWords::Answer(job) => self.send_answer(job, to),
+            ServerWords::ReverseSums => {
+                let sums = self.reverse_sums.take().expect("the set-up made them, for the first inference");
+                to.piece(sums.to_bytes().as_ref())
+            }
+            ServerWords::ReverseCorrections => to.piece(&self.draw_reverse()?),
             ServerWords::HashKey => to.piece(&self.tools.key.to_bytes()),
             ServerWords::Offer(id) => {
                 let part = Arc::clone(&self.plan.part(id).part);
-                self.parts.push(part.offer(&mut self.tools, to)?);
+                self.parts.push(Some(part.offer(&mut self.tools, to)?));
                 Ok(())
             }
         }
@@ -137,14 +186,19 @@ impl Party for PreparingServer<'_> {
         bytes: usize,
         from: &mut dyn Incoming,
     ) -> Result<(), InferenceError> {
-        let bytes = from.piece(bytes)?;
         match words {
             ClientWords::Request(job) => {
+                let bytes = from.piece(bytes)?;
                 let scope = answer_scope(self.session, self.inference, self.plan.job(job).step);
                 let secrets = AnswerSecrets::derive(&self.root, &scope);
                 self.answering.ask(job, bytes, secrets.with_masks_of(&self.masks_root, &scope));
             }
-            ClientWords::Corrections => self.tools.labels.correct(bytes),
+            ClientWords::Corrections => self.tools.labels.correct(from.piece(bytes)?),
+            ClientWords::ReverseKey => {
+                let key = from.piece(bytes)?;
+                self.reverse_key = key.first_chunk().map(|key| HashKey::from_bytes(*key));
+            }
+            ClientWords::Advance(part) => self.take_advance(part, from)?,
         }
         Ok(())
     }

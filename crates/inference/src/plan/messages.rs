@@ -36,10 +36,16 @@ impl Plan {
     /// Lengths and order of all messages of a session with one inference.
     pub fn messages(&self) -> Vec<PlannedMessage> {
         let set_up = setup::messages::list(self);
-        let (offline, online) = (offline::messages::list(self), online::messages::list(self));
+        let (offline, online) = (offline::messages::list(self, true), online::messages::list(self));
         let set_up = set_up.iter().map(|message| PlannedMessage::of(Phase::SetUp, message));
         let offline = offline.iter().map(|message| PlannedMessage::of(Phase::Offline, message));
         let online = online.iter().map(|message| PlannedMessage::of(Phase::Online, message));
         set_up.chain(offline).chain(online).collect()
+    }
+
+    /// The offline messages of every further inference of the session.
+    pub(super) fn later_offline_messages(&self) -> Vec<PlannedMessage> {
+        let messages = offline::messages::list(self, false);
+        messages.iter().map(|message| PlannedMessage::of(Phase::Offline, message)).collect()
     }
 }

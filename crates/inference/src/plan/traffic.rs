@@ -3,7 +3,7 @@
 use crypto::he::{LinearAnswer, LinearRequest};
 use network::walk::StepId;
 
-use super::Plan;
+use super::{Plan, PlannedMessage};
 use crate::transcript::{Phase, Traffic};
 
 /// Bytes of corrections for one oblivious transfer.
@@ -14,8 +14,10 @@ const CORRECTION_BYTES: usize = 4;
 pub struct PlannedTraffic {
     /// Once per connection.
     pub set_up: Traffic,
-    /// Before the image is known.
+    /// Before the image is known, for the first inference of a session.
     pub offline: Traffic,
+    /// The same for every further one.
+    pub later_offline: Traffic,
     /// After.
     pub online: Traffic,
 }
@@ -41,6 +43,19 @@ pub struct LayerTraffic {
     pub truncation: u64,
 }
 
+impl PlannedTraffic {
+    /// What so many inferences prepared in one session send before their images are known.
+    pub fn offline_of(&self, inferences: u64) -> Traffic {
+        let further = inferences.saturating_sub(1);
+        let sum = |first: u64, later: u64| if inferences == 0 { 0 } else { first + further * later };
+        Traffic {
+            bytes_up: sum(self.offline.bytes_up, self.later_offline.bytes_up),
+            bytes_down: sum(self.offline.bytes_down, self.later_offline.bytes_down),
+            rounds: sum(self.offline.rounds, self.later_offline.rounds),
+        }
+    }
+}
+
 impl Plan {
     /// What each step with messages costs, in order.
     pub fn layers(&self) -> Vec<LayerTraffic> {
@@ -56,7 +71,8 @@ impl Plan {
             }
             let layer = layers.last_mut().expect("one was pushed");
             let (counts, bytes) = (planned.part.counts(), planned.part.bytes());
-            let offline = (bytes.offer + CORRECTION_BYTES * planned.part.transfer_count()) as u64;
+            let transfers = planned.part.transfer_count() + planned.part.reverse_count();
+            let offline = (bytes.offer + bytes.advance + CORRECTION_BYTES * transfers) as u64;
             let online = (bytes.opening + bytes.reply) as u64;
             layer.relus += counts.relus as u64;
             layer.linearized += counts.linearized as u64;
@@ -85,8 +101,7 @@ impl Plan {
 
     /// Predicts the traffic, headers of the frames included.
     pub fn traffic(&self) -> PlannedTraffic {
-        let messages = self.messages();
-        let of = |phase| {
+        let of = |messages: &[PlannedMessage], phase| {
             let mut traffic = Traffic::default();
             let mut last = None;
             for message in messages.iter().filter(|message| message.phase == phase) {
@@ -101,6 +116,12 @@ impl Plan {
             }
             traffic
         };
-        PlannedTraffic { set_up: of(Phase::SetUp), offline: of(Phase::Offline), online: of(Phase::Online) }
+        let messages = self.messages();
+        PlannedTraffic {
+            set_up: of(&messages, Phase::SetUp),
+            offline: of(&messages, Phase::Offline),
+            later_offline: of(&self.later_offline_messages(), Phase::Offline),
+            online: of(&messages, Phase::Online),
+        }
     }
 }

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use crypto::domain;
+use crypto::garble::label::Offset;
 use crypto::he::{ClientKey, PublicSeed};
 use crypto::ot::TreeSums;
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
-use crypto::ot::extension::{CorrelatedReceiver, ReceiverSetup};
+use crypto::ot::extension::{CorrelatedReceiver, CorrelatedSender, ReceiverSetup, SenderSetup};
+use crypto::ot::values::CorrelationOffset;
 use crypto::random::{Direction, Generator, InferenceId, SessionId};
 use network::digest::Digest;
 use network::inference_model::ModelOutline;
@@ -28,7 +30,8 @@ pub(crate) struct Greeting<'a> {
 impl<'a> Greeting<'a> {
     pub(crate) fn start(wishes: &'a Wishes) -> Result<(ClientHello, Self), InferenceError> {
         let nonce: [u8; NONCE_BYTES] = *fresh_seed()?.expose();
-        let hello = ClientHello { nonce, wish: wishes.reveal, model: wishes.model.clone() };
+        let hello =
+            ClientHello { nonce, wish: wishes.reveal, relus: wishes.relus, model: wishes.model.clone() };
         Ok((hello, Self { wishes, nonce }))
     }
 
@@ -48,10 +51,10 @@ impl<'a> Greeting<'a> {
         wishes.check_hello(&hello, digest)?;
         let outline = ModelOutline::from_bytes(&hello.outline)?;
         wishes.check_outline(&outline)?;
-        let plan = Arc::new(Plan::new(Arc::new(outline), hello.reveal)?);
+        let plan = Arc::new(Plan::new(Arc::new(outline), hello.terms)?);
         wishes.check_plan(&plan)?;
         let agreement = Agreement { outline: digest, commitment: hello.commitment, plan: plan_digest(&plan) };
-        let id = session_id(&nonce, &hello.nonce, &agreement, hello.reveal, channel_binding);
+        let id = session_id(&nonce, &hello.nonce, &agreement, hello.terms, channel_binding);
         let seed = PublicSeed::derive(&nonce, &hello.nonce)?;
         Ok((agreement, Agreed { plan, model: hello.model, agreement, id, seed }))
     }
@@ -92,14 +95,39 @@ pub(crate) struct Keyed {
 }
 
 impl Keyed {
+    /// Whether the server also sends a point, of the transfers in which it chooses.
+    pub(crate) fn reverses(&self) -> bool {
+        self.agreed.plan.reverse_count() > 0
+    }
+
+    /// Finishes the transfers in which the client chooses, and answers the point of the others.
     pub(crate) fn hear(
         mut self,
         points: &ReceiverPoints,
-    ) -> Result<(TreeSums, ClientSession), InferenceError> {
+        reverse_point: Option<&SenderPoint>,
+    ) -> Result<(TreeSums, Option<ReceiverPoints>, ClientSession), InferenceError> {
         let (sums, receiver) = self.transfers.finish(points, &mut self.generator)?;
         let Agreed { plan, model, agreement, id, .. } = self.agreed;
-        let session = ClientSession { plan, model, agreement, id, keys: self.keys, receiver, prepared: 0 };
-        Ok((sums, session))
+        let scope = session_scope(id, Direction::ClientToServer, 0);
+        let mut generator = fresh_seed()?.derive(domain::GATE_OFFSET, &scope).generator();
+        let correlation = CorrelationOffset::random(&mut generator);
+        let reverse_offset = Offset::new(correlation.expose())?;
+        let answered =
+            reverse_point.map(|point| SenderSetup::start(id.reversed(), correlation, point, &mut generator));
+        let (reverse_points, reverse_setup) = answered.unzip();
+        let session = ClientSession {
+            plan,
+            model,
+            agreement,
+            id,
+            keys: self.keys,
+            receiver,
+            reverse: None,
+            reverse_setup,
+            reverse_offset,
+            prepared: 0,
+        };
+        Ok((sums, reverse_points, session))
     }
 }
 
@@ -111,6 +139,11 @@ pub(crate) struct ClientSession {
     pub(crate) id: SessionId,
     pub(crate) keys: Vec<ClientKey>,
     pub(crate) receiver: CorrelatedReceiver,
+    /// The transfers in which the server chooses, from the first inference on.
+    pub(crate) reverse: Option<CorrelatedSender>,
+    reverse_setup: Option<SenderSetup>,
+    /// The client's, of those transfers alone.
+    pub(crate) reverse_offset: Offset,
     /// How many inferences were begun.
     prepared: u64,
 }
@@ -122,9 +155,19 @@ impl ClientSession {
         inference_id(self.id, self.prepared)
     }
 
+    /// Whether the inference under way is the first of the session.
+    pub(crate) fn is_first(&self) -> bool {
+        self.prepared == 1
+    }
+
+    /// Takes the sums of the trees in which the server chooses.
+    pub(crate) fn finish_reverse(&mut self, sums: &TreeSums) {
+        self.reverse = self.reverse_setup.take().map(|setup| setup.finish(sums));
+    }
+
     /// What material of this session belongs to.
     pub(crate) fn made_for(&self) -> Digest {
         let Agreement { outline, plan, .. } = self.agreement;
-        made_for(domain::KEPT_PLAN, outline, plan, self.plan.reveal())
+        made_for(domain::KEPT_PLAN, outline, plan, self.plan.terms())
     }
 }

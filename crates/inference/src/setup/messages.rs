@@ -9,7 +9,7 @@ use network::bytes::{ByteReader, Truncated};
 use network::digest::Digest;
 
 use crate::conversation::Planned;
-use crate::plan::{Plan, Reveal};
+use crate::plan::{Plan, ReluRounding, Reveal, Terms};
 use crate::transcript::Kind;
 
 /// Bytes of a nonce.
@@ -63,18 +63,20 @@ pub struct ClientHello {
     pub nonce: [u8; NONCE_BYTES],
     /// What it wants to learn; none leaves it to the server.
     pub wish: Option<Reveal>,
+    /// How ReLUs are to round; none leaves it to the server.
+    pub relus: Option<ReluRounding>,
     /// The model it wants.
     pub model: ModelName,
 }
 
 impl ClientHello {
     /// Its length.
-    pub const BYTES: usize = NONCE_BYTES + 1 + NAME_BYTES;
+    pub const BYTES: usize = NONCE_BYTES + 2 + NAME_BYTES;
 
     /// As it crosses the wire.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let wish = self.wish.map_or(ANY, reveal_byte);
-        [&self.nonce[..], &[wish], &self.model.to_bytes()].concat()
+        let wishes = [self.wish.map_or(ANY, reveal_byte), self.relus.map_or(ANY, relus_byte)];
+        [&self.nonce[..], &wishes, &self.model.to_bytes()].concat()
     }
 
     /// Reads it.
@@ -84,13 +86,14 @@ impl ClientHello {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, HelloError> {
         let length = HelloError::Length { came: bytes.len() };
         let mut reader = ByteReader::new(bytes);
-        let fields = (|| Ok::<_, Truncated>((reader.array()?, reader.byte()?, reader.array()?)))();
-        let (nonce, wish, name) = fields.map_err(|_| length)?;
+        let fields = (|| Ok::<_, Truncated>((reader.array()?, reader.array()?, reader.array()?)))();
+        let (nonce, [wish, relus], name) = fields.map_err(|_| length)?;
         if !reader.rest().is_empty() {
             return Err(length);
         }
         let wish = if wish == ANY { None } else { Some(reveal_of(wish)?) };
-        Ok(Self { nonce, wish, model: ModelName::from_bytes(&name)? })
+        let relus = if relus == ANY { None } else { Some(relus_of(relus)?) };
+        Ok(Self { nonce, wish, relus, model: ModelName::from_bytes(&name)? })
     }
 }
 
@@ -99,8 +102,8 @@ impl ClientHello {
 pub struct ServerHello {
     /// Fresh.
     pub nonce: [u8; NONCE_BYTES],
-    /// What the client will learn.
-    pub reveal: Reveal,
+    /// What the client will learn, and how ReLUs round.
+    pub terms: Terms,
     /// The salted commitment to the weights.
     pub commitment: Digest,
     /// The model's name.
@@ -111,13 +114,12 @@ pub struct ServerHello {
 
 impl ServerHello {
     /// Its length without the outline.
-    pub const BYTES: usize = NONCE_BYTES + 1 + Digest::BYTES + NAME_BYTES;
+    pub const BYTES: usize = NONCE_BYTES + 2 + Digest::BYTES + NAME_BYTES;
 
     /// As it crosses the wire.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let reveal = [reveal_byte(self.reveal)];
         let name = self.model.to_bytes();
-        [&self.nonce[..], &reveal, self.commitment.as_bytes(), &name, &self.outline].concat()
+        [&self.nonce[..], &terms_bytes(self.terms), self.commitment.as_bytes(), &name, &self.outline].concat()
     }
 
     /// Reads it; the outline is not looked at.
@@ -127,11 +129,12 @@ impl ServerHello {
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, HelloError> {
         let mut reader = ByteReader::new(bytes);
         let mut fields =
-            || Ok::<_, Truncated>((reader.array()?, reader.byte()?, reader.array()?, reader.array()?));
-        let (nonce, reveal, commitment, name) =
+            || Ok::<_, Truncated>((reader.array()?, reader.array()?, reader.array()?, reader.array()?));
+        let (nonce, [reveal, relus], commitment, name) =
             fields().map_err(|_| HelloError::Length { came: bytes.len() })?;
-        let (reveal, model) = (reveal_of(reveal)?, ModelName::from_bytes(&name)?);
-        Ok(Self { nonce, reveal, commitment: Digest(commitment), model, outline: reader.rest().to_vec() })
+        let terms = Terms { reveal: reveal_of(reveal)?, relus: relus_of(relus)? };
+        let model = ModelName::from_bytes(&name)?;
+        Ok(Self { nonce, terms, commitment: Digest(commitment), model, outline: reader.rest().to_vec() })
     }
 }
 
@@ -190,8 +193,28 @@ impl Agreement {
 /// The client leaves the choice to the server.
 const ANY: u8 = 0xff;
 
-/// How the server says what the client will learn. It decides: a client that expects something else hangs up.
-pub(crate) const fn reveal_byte(reveal: Reveal) -> u8 {
+/// How the server says what the client will learn, and how ReLUs round. It decides: a client that expects something else
+/// hangs up.
+pub(crate) const fn terms_bytes(terms: Terms) -> [u8; 2] {
+    [reveal_byte(terms.reveal), relus_byte(terms.relus)]
+}
+
+const fn relus_byte(relus: ReluRounding) -> u8 {
+    match relus {
+        ReluRounding::Stochastic => 0,
+        ReluRounding::Nearest => 1,
+    }
+}
+
+const fn relus_of(byte: u8) -> Result<ReluRounding, HelloError> {
+    match byte {
+        0 => Ok(ReluRounding::Stochastic),
+        1 => Ok(ReluRounding::Nearest),
+        came => Err(HelloError::Relus { came }),
+    }
+}
+
+const fn reveal_byte(reveal: Reveal) -> u8 {
     match reveal {
         Reveal::Logits => 0,
         Reveal::Class => 1,
@@ -213,7 +236,11 @@ pub(crate) fn list(plan: &Plan) -> Vec<Planned<(), ()>> {
     let outline = plan.outline().to_bytes().len();
     let mut list = vec![up(ClientHello::BYTES), down(ServerHello::BYTES + outline), up(Agreement::BYTES)];
     list.extend(plan.parameters().iter().map(|parameters| up(PublicKey::length(parameters))));
-    list.extend([up(SenderPoint::BYTES), down(ReceiverPoints::BYTES), up(TreeSums::BYTES)]);
+    list.extend([up(SenderPoint::BYTES), down(ReceiverPoints::BYTES)]);
+    let reverses = plan.reverse_count() > 0;
+    list.extend(reverses.then(|| down(SenderPoint::BYTES)));
+    list.push(up(TreeSums::BYTES));
+    list.extend(reverses.then(|| up(ReceiverPoints::BYTES)));
     list
 }
 
@@ -232,6 +259,12 @@ pub enum HelloError {
         /// What came.
         came: u8,
     },
+    /// An unknown way to round.
+    #[error("the peer names {came} as how ReLUs round; there are 0 (by shares) and 1 (to nearest)")]
+    Relus {
+        /// What came.
+        came: u8,
+    },
     /// An unusable name.
     #[error("a model's name has at most {NAME_BYTES} bytes and no control characters")]
     Name,
@@ -244,14 +277,15 @@ mod tests {
     #[test]
     fn hellos_read_back() {
         for wish in [None, Some(Reveal::Logits), Some(Reveal::Class)] {
-            let hello =
-                ClientHello { nonce: [7; 32], wish, model: ModelName::new("chest-x-ray é").unwrap() };
+            let relus = wish.map(|_| ReluRounding::Nearest);
+            let model = ModelName::new("chest-x-ray é").unwrap();
+            let hello = ClientHello { nonce: [7; 32], wish, relus, model };
             assert_eq!(hello.to_bytes().len(), ClientHello::BYTES);
             assert_eq!(ClientHello::from_bytes(&hello.to_bytes()).unwrap(), hello);
         }
         let hello = ServerHello {
             nonce: [1; 32],
-            reveal: Reveal::Class,
+            terms: Terms { reveal: Reveal::Class, relus: ReluRounding::Nearest },
             commitment: Digest([2; 32]),
             model: ModelName::default(),
             outline: vec![3; 100],
@@ -265,7 +299,8 @@ mod tests {
 
     #[test]
     fn short_long_and_senseless_hellos_are_refused() {
-        let bytes = ClientHello { nonce: [7; 32], wish: None, model: ModelName::default() }.to_bytes();
+        let bytes = ClientHello { nonce: [7; 32], wish: None, relus: None, model: ModelName::default() };
+        let bytes = bytes.to_bytes();
         for length in 0..bytes.len() {
             assert!(ClientHello::from_bytes(&bytes[..length]).is_err());
             assert!(ServerHello::from_bytes(&bytes[..length]).is_err());
@@ -274,8 +309,11 @@ mod tests {
         let mut other = bytes.clone();
         other[32] = 9;
         assert_eq!(ClientHello::from_bytes(&other), Err(HelloError::Reveal { came: 9 }));
+        let mut other = bytes.clone();
+        other[33] = 9;
+        assert_eq!(ClientHello::from_bytes(&other), Err(HelloError::Relus { came: 9 }));
         let mut other = bytes;
-        other[33] = 0xff;
+        other[34] = 0xff;
         assert_eq!(ClientHello::from_bytes(&other), Err(HelloError::Name));
         assert!(ModelName::new(&"x".repeat(65)).is_err() && ModelName::new("a\nb").is_err());
     }

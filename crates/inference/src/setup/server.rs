@@ -7,12 +7,12 @@ use crypto::garble::label::Offset;
 use crypto::he::{HeParameters, PublicKey, PublicSeed};
 use crypto::ot::TreeSums;
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
-use crypto::ot::extension::{CorrelatedSender, SenderSetup};
+use crypto::ot::extension::{CorrelatedReceiver, CorrelatedSender, ReceiverSetup, SenderSetup};
 use crypto::ot::values::CorrelationOffset;
-use crypto::random::{Direction, InferenceId, SessionId};
+use crypto::random::{Direction, Generator, InferenceId, SessionId};
 
 use super::messages::{Agreement, ClientHello, ModelName, NONCE_BYTES, ServerHello};
-use super::{inference_id, session_id, session_scope};
+use super::{check_wishes, inference_id, session_id, session_scope};
 use crate::InferenceError;
 use crate::roots::fresh_seed;
 use crate::server::ServedModel;
@@ -31,24 +31,22 @@ impl Greeted {
         name: ModelName,
         model: Arc<ServedModel>,
     ) -> Result<(ServerHello, Self), InferenceError> {
-        let reveal = model.plan().reveal();
-        if let Some(wish) = hello.wish.filter(|wish| *wish != reveal) {
-            return Err(InferenceError::Reveal { expected: wish, came: reveal });
-        }
+        let terms = model.plan().terms();
+        check_wishes(hello.wish, hello.relus, terms)?;
         let nonce: [u8; NONCE_BYTES] = *fresh_seed()?.expose();
         let (commitment, outline) = (model.agreement().commitment, model.outline_bytes().to_vec());
-        let answer = ServerHello { nonce, reveal, commitment, model: name.clone(), outline };
+        let answer = ServerHello { nonce, terms, commitment, model: name.clone(), outline };
         Ok((answer, Self { model, name, nonces: (hello.nonce, nonce) }))
     }
 
     /// Compares what the client understood.
     pub(crate) fn hear(self, theirs: &Agreement, channel_binding: &[u8]) -> Result<Agreed, InferenceError> {
         let Self { model, name, nonces: (client, server) } = self;
-        let (ours, reveal) = (model.agreement(), model.plan().reveal());
+        let (ours, terms) = (model.agreement(), model.plan().terms());
         if let Some(what) = ours.difference(theirs) {
             return Err(InferenceError::Difference { what });
         }
-        let id = session_id(&client, &server, ours, reveal, channel_binding);
+        let id = session_id(&client, &server, ours, terms, channel_binding);
         let seed = PublicSeed::derive(&client, &server)?;
         Ok(Agreed { model, name, id, seed, keys: Vec::new() })
     }
@@ -77,13 +75,19 @@ impl Agreed {
     }
 
     /// Answers the point of the base transfers.
-    pub(crate) fn hear(self, point: &SenderPoint) -> Result<(ReceiverPoints, Waiting), InferenceError> {
+    pub(crate) fn hear(
+        self,
+        point: &SenderPoint,
+    ) -> Result<(ReceiverPoints, Option<SenderPoint>, Waiting), InferenceError> {
         let scope = session_scope(self.id, Direction::ServerToClient, 0);
         let mut generator = fresh_seed()?.derive(domain::GARBLE_OFFSET, &scope).generator();
         let correlation = CorrelationOffset::random(&mut generator);
         let offset = Arc::new(Offset::new(correlation.expose())?);
         let (points, transfers) = SenderSetup::start(self.id, correlation, point, &mut generator);
-        Ok((points, Waiting { agreed: self, offset, transfers }))
+        let reverses = self.model.plan().reverse_count() > 0;
+        let reverse = reverses.then(|| ReceiverSetup::start(self.id.reversed(), &mut generator));
+        let (reverse_point, reverse) = reverse.unzip();
+        Ok((points, reverse_point, Waiting { agreed: self, offset, transfers, reverse, generator }))
     }
 }
 
@@ -92,13 +96,38 @@ pub(crate) struct Waiting {
     agreed: Agreed,
     offset: Arc<Offset>,
     transfers: SenderSetup,
+    /// Of the transfers in which the server chooses.
+    reverse: Option<ReceiverSetup>,
+    generator: Generator,
 }
 
 impl Waiting {
-    pub(crate) fn hear(self, sums: &TreeSums) -> ServerSession {
+    /// Whether the client also answers the server's point.
+    pub(crate) fn reverses(&self) -> bool {
+        self.reverse.is_some()
+    }
+
+    pub(crate) fn hear(
+        mut self,
+        sums: &TreeSums,
+        reverse_points: Option<&ReceiverPoints>,
+    ) -> Result<ServerSession, InferenceError> {
         let Agreed { model, name, id, keys, .. } = self.agreed;
         let sender = self.transfers.finish(sums);
-        ServerSession { model, name, id, keys: keys.into(), sender, offset: self.offset, prepared: 0 }
+        let reverse = self.reverse.zip(reverse_points);
+        let reverse = reverse.map(|(setup, points)| setup.finish(points, &mut self.generator)).transpose()?;
+        let (reverse_sums, reverse) = reverse.unzip();
+        Ok(ServerSession {
+            model,
+            name,
+            id,
+            keys: keys.into(),
+            sender,
+            offset: self.offset,
+            reverse,
+            reverse_sums,
+            prepared: 0,
+        })
     }
 }
 
@@ -110,6 +139,10 @@ pub(crate) struct ServerSession {
     pub(crate) keys: Arc<[PublicKey]>,
     pub(crate) sender: CorrelatedSender,
     pub(crate) offset: Arc<Offset>,
+    /// The transfers in which the server chooses.
+    pub(crate) reverse: Option<CorrelatedReceiver>,
+    /// What the client needs for them, until its first inference.
+    pub(crate) reverse_sums: Option<TreeSums>,
     /// How many inferences were begun.
     prepared: u64,
 }
@@ -119,5 +152,10 @@ impl ServerSession {
     pub(crate) fn next_inference(&mut self) -> InferenceId {
         self.prepared += 1;
         inference_id(self.id, self.prepared)
+    }
+
+    /// Whether the inference under way is the first of the session.
+    pub(crate) fn is_first(&self) -> bool {
+        self.prepared == 1
     }
 }

@@ -56,7 +56,7 @@ impl Plan {
 /// What material of this plan belongs to.
 fn plan_made_for(plan: &Plan) -> Digest {
     let outline = Digest::of(&plan.outline().to_bytes());
-    made_for(domain::KEPT_PLAN, outline, plan_digest(plan), plan.reveal())
+    made_for(domain::KEPT_PLAN, outline, plan_digest(plan), plan.terms())
 }
 
 fn body_bytes(plan: &Plan) -> usize {

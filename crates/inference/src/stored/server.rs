@@ -19,7 +19,7 @@ use network::inference_model::InferenceModel;
 use super::{HEADER_BYTES, Header, Reader, StoredError, Writer, made_for};
 use crate::connection::Role;
 use crate::offline::server::answer_scope;
-use crate::plan::{LinearJob, Plan, Reveal};
+use crate::plan::{LinearJob, Plan, Terms};
 use crate::server::{PreparedServer, ServedModel};
 use crate::setup::messages::Agreement;
 
@@ -88,8 +88,8 @@ impl Plan {
 }
 
 /// What material of this model belongs to.
-pub(crate) fn model_digest(model: &InferenceModel, agreement: &Agreement, reveal: Reveal) -> Digest {
-    made_for(domain::KEPT_MODEL, model.digest(), agreement.plan, reveal)
+pub(crate) fn model_digest(model: &InferenceModel, agreement: &Agreement, terms: Terms) -> Digest {
+    made_for(domain::KEPT_MODEL, model.digest(), agreement.plan, terms)
 }
 
 fn body_bytes(plan: &Plan) -> usize {

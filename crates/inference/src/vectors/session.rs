@@ -137,15 +137,26 @@ fn names(plan: &Plan) -> Vec<(String, bool)> {
     }
     say("base point", true);
     say("base points", false);
+    let reverses = plan.reverse_count() > 0;
+    if reverses {
+        say("reverse base point", false);
+    }
     say("tree sums", true);
+    if reverses {
+        say("reverse base points", true);
+    }
     say("prepare", true);
     say("accepted", false);
     let step = |job| plan.job(job).step.0;
-    for message in offline::messages::list(plan) {
+    for message in offline::messages::list(plan, true) {
         use offline::messages::{ClientWords, ServerWords};
         match message.words {
             Words::Up(ClientWords::Request(job)) => say(&format!("request of step {}", step(job)), true),
             Words::Up(ClientWords::Corrections) => say("corrections", true),
+            Words::Up(ClientWords::ReverseKey) => say("reverse hash key", true),
+            Words::Up(ClientWords::Advance(part)) => say(&format!("advance of part {}", part.0), true),
+            Words::Down(ServerWords::ReverseSums) => say("reverse tree sums", false),
+            Words::Down(ServerWords::ReverseCorrections) => say("reverse corrections", false),
             Words::Down(ServerWords::Answer(job)) => say(&format!("answer of step {}", step(job)), false),
             Words::Down(ServerWords::HashKey) => say("hash key", false),
             Words::Down(ServerWords::Offer(part)) => say(&format!("offer of part {}", part.0), false),

@@ -31,6 +31,7 @@ fn headers() -> Vec<String> {
         FrameKind::Values,
         FrameKind::Service,
         FrameKind::Refusal,
+        FrameKind::Gates,
     ];
     let header = |(number, kind): (usize, FrameKind)| {
         let (session, inference) = if number == 0 { (MAGIC, [0; 8]) } else { (*b"session.", *b"inferenc") };
@@ -52,14 +53,18 @@ fn headers() -> Vec<String> {
 fn hellos() -> Vec<String> {
     let mut all = Vec::new();
     for (wish, word) in [(None, "any"), (Some(Reveal::Logits), "logits"), (Some(Reveal::Class), "class")] {
-        let hello = ClientHello { nonce: [1; 32], wish, model: ModelName::new("chest é").unwrap() };
-        let fields =
-            Object::new().hex("nonce", &hello.nonce).text("wish", word).text("model", hello.model.as_str());
+        let relus = wish.map(|_| ReluRounding::Nearest);
+        let hello = ClientHello { nonce: [1; 32], wish, relus, model: ModelName::new("chest é").unwrap() };
+        let fields = Object::new()
+            .hex("nonce", &hello.nonce)
+            .text("wish", word)
+            .text("relus", relus.map_or("any", |_| "nearest"))
+            .text("model", hello.model.as_str());
         all.push(message("client hello", fields, &hello.to_bytes()));
     }
     let hello = ServerHello {
         nonce: [2; 32],
-        reveal: Reveal::Class,
+        terms: Terms { reveal: Reveal::Class, relus: ReluRounding::Stochastic },
         commitment: Digest([3; 32]),
         model: ModelName::new("chest").unwrap(),
         outline: vec![4, 5, 6],
@@ -67,6 +72,7 @@ fn hellos() -> Vec<String> {
     let fields = Object::new()
         .hex("nonce", &hello.nonce)
         .text("mode", "class")
+        .text("relus", "by shares")
         .hex("commitment", hello.commitment.as_bytes())
         .text("model", hello.model.as_str())
         .hex("outline", &hello.outline);

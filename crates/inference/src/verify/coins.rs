@@ -92,6 +92,10 @@ impl Coins for ProtocolCoins {
     fn linear_error(&self, value: ValueId, scalar: usize) -> i64 {
         self.errors[value.0].get(scalar).map_or(0, |error| i64::from(*error))
     }
+
+    fn rounds_relus(&self) -> bool {
+        self.record.rounds_relus()
+    }
 }
 
 impl std::fmt::Debug for ProtocolCoins {

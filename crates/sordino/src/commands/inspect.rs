@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use network::cost::Cost;
+use service::settings::ReluMode;
 
 use super::link::Link;
 use super::model::{ModelArguments, Origin};
@@ -32,6 +33,9 @@ pub(super) struct Arguments {
     /// The link between the parties: lan, wan, or such as 1gbps,20ms [default: both lan and wan].
     #[arg(long, requires = "private")]
     link: Option<Link>,
+    /// How ReLUs are computed.
+    #[arg(long, value_enum, default_value = "fast", requires = "private")]
+    relu: ReluMode,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -55,7 +59,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     if arguments.private {
         let (model, freezing) = arguments.model.load_or_freeze()?;
         let origin = arguments.model.origin();
-        report.private = Some(PrivateReport::new(&model, freezing.as_ref(), origin, arguments.link)?);
+        report.private =
+            Some(PrivateReport::new(&model, freezing.as_ref(), origin, arguments.link, arguments.relu)?);
     }
     if arguments.json {
         return write_json(out, &report);

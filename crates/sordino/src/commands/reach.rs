@@ -14,6 +14,7 @@ use inference::setup::messages::ModelName;
 use network::digest::Digest;
 use sealed::secret_file::read_private_pem;
 use service::ByteSize;
+use service::settings::ReluMode;
 
 /// Which server, and how to know that it is the right one.
 #[derive(Debug, Args)]
@@ -29,6 +30,9 @@ pub(super) struct ServerArguments {
     /// Accept only weights with this commitment, as `--json` shows it.
     #[arg(long, value_name = "HEX")]
     expect_weights: Option<Digest>,
+    /// How ReLUs must be computed [default: as the server does].
+    #[arg(long, value_enum)]
+    relu: Option<ReluMode>,
     /// Memory that one inference may take here, whatever the server's model asks for.
     #[arg(long, default_value = "4G", value_name = "SIZE")]
     pub(super) max_memory: ByteSize,
@@ -76,6 +80,7 @@ impl ServerArguments {
         let wishes = Wishes {
             model: self.reach.model(known.map(|known| known.model.as_str()))?,
             reveal: None,
+            relus: self.relu.map(Into::into),
             outline_digest: self.expect_outline.or(agreed.map(|agreed| agreed.outline)),
             commitment: self.expect_weights.or(agreed.map(|agreed| agreed.commitment)),
             max_memory: self.max_memory.0,

@@ -12,6 +12,7 @@ use inference::plan::Plan;
 use inference::verify::compare;
 use network::image::Image;
 use network::inference_model::InferenceModel;
+use service::settings::ReluMode;
 
 use super::model::{ModelArguments, trial_image};
 use super::progress::OfflineProgress;
@@ -32,6 +33,9 @@ pub(super) struct Arguments {
     /// Compare on the images of this folder (PNG, JPEG, WebP) instead of random ones.
     #[arg(long, value_name = "DIR")]
     images: Option<PathBuf>,
+    /// How ReLUs are computed.
+    #[arg(long, value_enum, default_value = "fast")]
+    relu: ReluMode,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -42,7 +46,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let images = arguments.images(&model)?;
     let mut progress = None;
     let watch = |plan: &Plan| progress.insert(OfflineProgress::start(plan, images.len())).watcher();
-    let compared = compare(&model, &images, watch);
+    let compared = compare(&model, &images, arguments.relu.into(), watch);
     progress.iter().for_each(OfflineProgress::finish);
     let comparisons = compared?;
     let report = Report::new(&model, arguments.model.origin(), arguments.images.clone(), &comparisons);

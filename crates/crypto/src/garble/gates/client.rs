@@ -105,6 +105,9 @@ impl PreparedGates {
         Ok(Self { shape, chain, coins, values: prepared })
     }
 
+    /// Words a ReLU takes in memory besides two for each level of its chain.
+    pub const WORDS: usize = 8;
+
     /// Length of the bytes below.
     pub fn stored_bytes(shape: &GateShape, signs: usize) -> usize {
         sections_length(Self::stored_sections(shape, signs))

@@ -146,6 +146,9 @@ pub(super) struct AdvancedValue {
 }
 
 impl AdvancedGates {
+    /// Words a ReLU takes in memory besides three for each level of its chain.
+    pub const WORDS: usize = 7;
+
     /// Length of the bytes below.
     pub fn stored_bytes(shape: &GateShape, signs: usize) -> usize {
         sections_length(Self::stored_sections(shape, signs))

@@ -24,8 +24,8 @@ struct PreparedCircuits {
 }
 
 impl ClientSide for GarbledPart {
-    fn choose(&self, share: &RingVector, choices: &mut Vec<u8>) -> Result<(), InferenceError> {
-        let inputs = self.client_inputs(share);
+    fn choose(&self, own: OwnValues<'_>, choices: &mut Vec<u8>) -> Result<(), InferenceError> {
+        let inputs = self.client_inputs(own.share);
         let arity = self.arity();
         for range in self.layer.chunks() {
             let values = &inputs.expose()[range.start * arity..range.end * arity];

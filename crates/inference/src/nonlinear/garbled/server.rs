@@ -11,7 +11,9 @@ use crypto::ring::RingVector;
 use super::GarbledPart;
 use crate::InferenceError;
 use crate::conversation::{Incoming, Outgoing};
-use crate::nonlinear::{OnlineTools, PreparedServerPart, ServerSide, ServerTools, WaitingServerPart};
+use crate::nonlinear::{
+    Offered, OnlineTools, PreparedServerPart, ServerSide, ServerTools, WaitingServerPart,
+};
 use crate::stored::{Reader, StoredError, Writer};
 use crate::transcript::Work;
 use crate::workers::pieces;
@@ -33,7 +35,7 @@ impl ServerSide for GarbledPart {
         self: Arc<Self>,
         tools: &mut ServerTools<'_>,
         to: &mut dyn Outgoing,
-    ) -> Result<Box<dyn PreparedServerPart>, InferenceError> {
+    ) -> Result<Offered, InferenceError> {
         let circuit = self.layer.circuit();
         let mut counters = tools.counter.take(self.layer.hash_count())?;
         let garblers = self.layer.garblers(tools.key, &mut counters, &mut tools.seeds)?;
@@ -43,12 +45,12 @@ impl ServerSide for GarbledPart {
             let start = Instant::now();
             let mut group = Vec::new();
             for garbler in garblers.by_ref().take(tools.workers.chunks_at_once()) {
-                let labels = tools.labels.take(circuit.client_wires() * garbler.lanes())?;
+                let labels = tools.take_labels(circuit.client_wires() * garbler.lanes())?;
                 group.push((garbler, labels));
             }
             tools.times.spent(Work::Transfer, start);
             if group.is_empty() {
-                return Ok(Box::new(PreparedCircuits { part: self, chunks }));
+                return Ok(Offered::Ready(Box::new(PreparedCircuits { part: self, chunks })));
             }
             let start = Instant::now();
             let lengths = group.iter().map(|(garbler, _)| circuit.table_bytes(garbler.lanes()));

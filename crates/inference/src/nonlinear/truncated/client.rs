@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crypto::garble::truncate::{PreparedTruncation, TruncationOffer, TruncationOpening};
-use crypto::ring::RingVector;
 use crypto::secret::Secret;
 
 use super::TruncatedPart;
@@ -23,8 +22,8 @@ struct Prepared {
 }
 
 impl ClientSide for TruncatedPart {
-    fn choose(&self, share: &RingVector, choices: &mut Vec<u8>) -> Result<(), InferenceError> {
-        choices.extend(self.shape.choices(self.gather(share).expose()));
+    fn choose(&self, own: OwnValues<'_>, choices: &mut Vec<u8>) -> Result<(), InferenceError> {
+        choices.extend(self.shape.choices(self.gather(own.share).expose()));
         Ok(())
     }
 

@@ -10,12 +10,14 @@ use crypto::ring::RingVector;
 use super::TruncatedPart;
 use crate::InferenceError;
 use crate::conversation::{Incoming, Outgoing};
-use crate::nonlinear::{OnlineTools, Part, PreparedServerPart, ServerSide, ServerTools, WaitingServerPart};
+use crate::nonlinear::{
+    Offered, OnlineTools, Part, PreparedServerPart, ServerSide, ServerTools, WaitingServerPart,
+};
 use crate::stored::{Reader, StoredError, Writer};
 use crate::transcript::Work;
 
 #[derive(Debug)]
-struct Offered {
+struct Prepared {
     part: Arc<TruncatedPart>,
     truncation: OfferedTruncation,
 }
@@ -30,9 +32,9 @@ impl ServerSide for TruncatedPart {
         self: Arc<Self>,
         tools: &mut ServerTools<'_>,
         to: &mut dyn Outgoing,
-    ) -> Result<Box<dyn PreparedServerPart>, InferenceError> {
+    ) -> Result<Offered, InferenceError> {
         let start = Instant::now();
-        let labels = tools.labels.take(self.count())?;
+        let labels = tools.take_labels(self.count())?;
         let mut counters = tools.counter.take(self.hash_count())?;
         let (offer, truncation) = OfferedTruncation::new(
             self.shape,
@@ -45,7 +47,7 @@ impl ServerSide for TruncatedPart {
         let bytes = offer.to_bytes(&self.shape);
         tools.times.spent(Work::Truncation, start);
         to.piece(&bytes)?;
-        Ok(Box::new(Offered { part: self, truncation }))
+        Ok(Offered::Ready(Box::new(Prepared { part: self, truncation })))
     }
 
     fn stored_server_bytes(&self) -> usize {
@@ -58,11 +60,11 @@ impl ServerSide for TruncatedPart {
     ) -> Result<Box<dyn PreparedServerPart>, StoredError> {
         let bytes = reader.take(self.stored_server_bytes());
         let truncation = OfferedTruncation::from_bytes(&self.shape, self.count(), false, bytes)?;
-        Ok(Box::new(Offered { part: self, truncation }))
+        Ok(Box::new(Prepared { part: self, truncation }))
     }
 }
 
-impl PreparedServerPart for Offered {
+impl PreparedServerPart for Prepared {
     fn open(
         self: Box<Self>,
         share: &RingVector,

@@ -10,13 +10,14 @@ use std::time::Instant;
 use anyhow::Context;
 use clap::Args;
 use inference::connection::{Connection, Identity, Role, accept_tls};
-use inference::plan::Reveal;
+use inference::plan::{Reveal, Terms};
 use inference::server::{ServedModel, Server, WeightMemory};
 use inference::transcript::{Phase, Transcript, Work};
 use network::digest::to_hex;
 use network::inference_model::InferenceModel;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
+use service::settings::ReluMode;
 
 use crate::commands::Answer;
 
@@ -36,6 +37,9 @@ pub(super) struct Arguments {
     /// Reveal the class alone.
     #[arg(long)]
     class_only: bool,
+    /// How ReLUs are computed.
+    #[arg(long, value_enum, default_value = "fast")]
+    relu: ReluMode,
     /// Bytes that transformed weights may take.
     #[arg(long)]
     weight_memory: Option<usize>,
@@ -64,7 +68,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         .with_context(|| format!("cannot load {}", arguments.model.display()))?;
     let reveal = if arguments.class_only { Reveal::Class } else { Reveal::Logits };
     let memory = arguments.weight_memory.map_or(WeightMemory::Everything, WeightMemory::AtMost);
-    let served = Arc::new(ServedModel::new(&model, reveal, memory)?);
+    let served = Arc::new(ServedModel::new(&model, Terms { reveal, relus: arguments.relu.into() }, memory)?);
     let mut measured = Measured { ready_s: start.elapsed().as_secs_f64(), ..Measured::default() };
     let identity = Identity::generate()?;
     let listener = TcpListener::bind("127.0.0.1:0")?;

@@ -20,6 +20,7 @@ use network::digest::from_hex;
 use network::image::Image;
 use network::inference_model::InferenceModel;
 use network::reference;
+use service::settings::ReluMode;
 
 use report::Report;
 
@@ -48,6 +49,9 @@ pub(super) struct Arguments {
     /// Let the client learn the class alone.
     #[arg(long)]
     class_only: bool,
+    /// How ReLUs are computed.
+    #[arg(long, value_enum, default_value = "fast")]
+    relu: ReluMode,
     /// Bytes that the server's transformed weights may take [default: as many as they need].
     #[arg(long, value_name = "BYTES")]
     weight_memory: Option<usize>,
@@ -198,6 +202,9 @@ impl ServerProcess {
         command.arg("--batch").arg(arguments.batch.to_string());
         if arguments.class_only {
             command.arg("--class-only");
+        }
+        if arguments.relu == ReluMode::Exact {
+            command.args(["--relu", "exact"]);
         }
         if let Some(bytes) = arguments.weight_memory {
             command.arg("--weight-memory").arg(bytes.to_string());

@@ -4,11 +4,12 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::Context;
-use inference::plan::{LayerTraffic, Plan, PlannedMemory, PlannedTraffic, Reveal};
+use inference::plan::{LayerTraffic, Plan, PlannedMemory, PlannedTraffic, Terms};
 use inference::transcript::Traffic;
 use network::freeze::FreezeReport;
 use network::inference_model::{InferenceModel, LinearGeometry, ModelOutline};
 use serde::Serialize;
+use service::settings::ReluMode;
 
 use crate::commands::link::Link;
 use crate::commands::model::Origin;
@@ -87,8 +88,10 @@ impl PrivateReport {
         freezing: Option<&FreezeReport>,
         weights: Origin,
         link: Option<Link>,
+        relu: ReluMode,
     ) -> anyhow::Result<Self> {
-        let plan = Plan::new(Arc::new(model.outline().clone()), Reveal::Logits)
+        let terms = Terms { relus: relu.into(), ..Terms::default() };
+        let plan = Plan::new(Arc::new(model.outline().clone()), terms)
             .with_context(|| format!("{} cannot be run in private", model.outline().name))?;
         let traffic = plan.traffic();
         let links = link.map_or_else(|| vec![Link::LAN, Link::WAN], |link| vec![link]);

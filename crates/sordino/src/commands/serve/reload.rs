@@ -108,7 +108,7 @@ impl State {
         self.service.reload(loaded.models.served(), loaded.acceptor)?;
         if fixed(&settings) != fixed(&self.settings) {
             warn!(
-                "other settings than certificates, client-ca, models and reveal changed; they count after a restart"
+                "other settings than certificates, client-ca, models, reveal and relu changed; they count after a restart"
             );
         }
         (self.settings, self.models) = (settings, loaded.models);
@@ -123,6 +123,7 @@ fn fixed(settings: &Settings) -> Settings {
         key: None,
         client_ca: None,
         reveal: None,
+        relu: None,
         models: Default::default(),
         ..settings.clone()
     }

@@ -58,7 +58,11 @@ struct TrafficReport {
 
 #[derive(Serialize)]
 struct Predicted {
+    /// For each run.
     offline_bytes: u64,
+    /// For the first image of a session, and for every further one.
+    first_offline_bytes: u64,
+    later_offline_bytes: u64,
     online_bytes: u64,
     online_rounds: u64,
 }
@@ -113,7 +117,7 @@ impl Report {
                 &server.online_cpu_s,
             ),
             set_up: TrafficReport::per_run(transcript.phase(Phase::SetUp), 1),
-            predicted: Predicted::new(&plan.traffic(), arguments.batch as u64),
+            predicted: Predicted::new(&plan.traffic(), arguments.batch as u64, runs.len() as u64),
             by_kind: by_kind(&work(transcript, runs.len()), &server.work_s),
             layers,
             peak_memory: PeakMemory { client: peak_memory(), server: server.peak_memory },
@@ -241,9 +245,13 @@ impl TrafficReport {
 }
 
 impl Predicted {
-    fn new(traffic: &PlannedTraffic, batch: u64) -> Self {
+    fn new(traffic: &PlannedTraffic, batch: u64, runs: u64) -> Self {
+        let offline = TrafficReport::per_run(traffic.offline_of(batch * runs), runs);
+        let bytes = |traffic: Traffic| traffic.bytes_up + traffic.bytes_down;
         Self {
-            offline_bytes: (traffic.offline.bytes_up + traffic.offline.bytes_down) * batch,
+            offline_bytes: offline.bytes_up + offline.bytes_down,
+            first_offline_bytes: bytes(traffic.offline),
+            later_offline_bytes: bytes(traffic.later_offline),
             online_bytes: (traffic.online.bytes_up + traffic.online.bytes_down) * batch,
             online_rounds: traffic.online.rounds,
         }

@@ -4,6 +4,7 @@
 //! bytes. Both parties extend it batch by batch, so the server never holds more than one batch of labels a thread.
 
 use crypto::garble::label::WireLabel;
+use crypto::ot::Depth;
 use crypto::ot::extension::{Corrections, CorrelatedReceiver, CorrelatedSender, ExpandedChunk};
 use crypto::ot::values::SecretBits;
 use crypto::secret::Secret;
@@ -16,7 +17,7 @@ pub(crate) const BATCH: usize = 1 << 18;
 
 /// Bytes of corrections for so many transfers.
 pub(crate) fn correction_bytes(transfers: usize) -> usize {
-    batches(transfers).map(Corrections::byte_length).sum()
+    batches(transfers).map(|count| Corrections::byte_length(count, Depth::default())).sum()
 }
 
 fn batches(transfers: usize) -> impl Iterator<Item = usize> {
@@ -125,13 +126,13 @@ impl<'a> ZeroLabels<'a> {
         self.position = 0;
         let mut items = Vec::with_capacity(counts.len());
         for (count, labels) in counts.into_iter().zip(self.batch.expose_mut().chunks_mut(BATCH)) {
-            let length = Corrections::byte_length(count);
+            let length = Corrections::byte_length(count, Depth::default());
             let bytes = &self.corrections[self.corrected..][..length];
             self.corrected += length;
             items.push((self.sender.next_chunk(count)?, bytes, labels));
         }
         self.workers.map(items, |(chunk, bytes, labels)| {
-            chunk.extend_into(&Corrections::from_bytes(labels.len(), bytes)?, labels)
+            chunk.extend_into(&Corrections::from_bytes(labels.len(), Depth::default(), bytes)?, labels)
         })?;
         Ok(())
     }

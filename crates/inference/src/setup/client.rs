@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use crypto::domain;
 use crypto::he::{ClientKey, PublicSeed};
-use crypto::ot::TreeSums;
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::extension::{CorrelatedReceiver, ReceiverSetup};
+use crypto::ot::{Depth, TreeSums};
 use crypto::random::{Direction, Generator, InferenceId, SessionId};
 use network::digest::Digest;
 use network::inference_model::ModelOutline;
@@ -78,7 +78,7 @@ impl Agreed {
             keys.push(key);
         }
         let mut generator = fresh_seed()?.generator();
-        let (point, transfers) = ReceiverSetup::start(self.id, &mut generator);
+        let (point, transfers) = ReceiverSetup::start(self.id, Depth::default(), &mut generator);
         Ok((messages, point, Keyed { agreed: self, keys, transfers, generator }))
     }
 }

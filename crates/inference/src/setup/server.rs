@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crypto::domain;
 use crypto::garble::label::Offset;
 use crypto::he::{HeParameters, PublicKey, PublicSeed};
-use crypto::ot::TreeSums;
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::extension::{CorrelatedSender, SenderSetup};
 use crypto::ot::values::CorrelationOffset;
+use crypto::ot::{Depth, TreeSums};
 use crypto::random::{Direction, InferenceId, SessionId};
 
 use super::messages::{Agreement, ClientHello, ModelName, NONCE_BYTES, ServerHello};
@@ -82,7 +82,8 @@ impl Agreed {
         let mut generator = fresh_seed()?.derive(domain::GARBLE_OFFSET, &scope).generator();
         let correlation = CorrelationOffset::random(&mut generator);
         let offset = Arc::new(Offset::new(correlation.expose())?);
-        let (points, transfers) = SenderSetup::start(self.id, correlation, point, &mut generator);
+        let (points, transfers) =
+            SenderSetup::start(self.id, Depth::default(), correlation, point, &mut generator);
         Ok((points, Waiting { agreed: self, offset, transfers }))
     }
 }

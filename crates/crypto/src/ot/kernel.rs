@@ -16,7 +16,6 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 mod schedule;
 
-pub(in crate::ot) use portable::multiply_add;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::cpu::CpuFeatures;
@@ -178,15 +177,10 @@ impl Engine {
     }
 
     /// Adds to each sum the product of its word with the factor: polynomials over two elements, products unreduced.
-    pub(in crate::ot) fn multiply_add(
-        &self,
-        sums: &mut [Product; COLUMNS],
-        words: &[u128; COLUMNS],
-        factor: u128,
-    ) {
+    pub(in crate::ot) fn multiply_add(&self, sums: &mut [Product], words: &[u128], factor: u128) {
         match &self.streams {
             Streams::Portable(_) => {
-                sums.iter_mut().zip(words).for_each(|(sum, word)| multiply_add(sum, *word, factor));
+                sums.iter_mut().zip(words).for_each(|(sum, word)| portable::multiply_add(sum, *word, factor));
             }
             // SAFETY: `new` makes these variants only where AES-NI is detected, which comes with PCLMULQDQ.
             #[cfg(target_arch = "x86_64")]

@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 use super::Range;
 use crate::domain;
 use crate::ot::error::OtError;
-use crate::ot::kernel::{COLUMNS, Engine, Product, multiply_add};
+use crate::ot::kernel::{COLUMNS, Engine, Product};
 use crate::random::{Generator, Seed};
 
 /// Transfers with random choices that every chunk has besides those it was asked for.
@@ -103,13 +103,14 @@ impl<'a> Corrected<'a> {
     /// h of packed bits, without the masking ones.
     fn hash_bits(&self, bits: &[u8]) -> u128 {
         let mut challenge = self.challenge();
-        let mut sum = Zeroizing::new(Product::default());
+        let mut sum = Zeroizing::new([Product::default()]);
         for bytes in bits.chunks(16) {
             let mut word = Zeroizing::new([0; 16]);
             word[..bytes.len()].copy_from_slice(bytes);
-            multiply_add(&mut sum, u128::from_le_bytes(*word), challenge.next_u128());
+            let word = Zeroizing::new([u128::from_le_bytes(*word)]);
+            self.engine.multiply_add(&mut *sum, &*word, challenge.next_u128());
         }
-        reduce(&sum)
+        reduce(&sum[0])
     }
 
     /// h of every column of the labels, and of the masking ones.
@@ -117,7 +118,7 @@ impl<'a> Corrected<'a> {
         let mut challenge = self.challenge();
         let mut sums = Zeroizing::new([Product::default(); COLUMNS]);
         self.engine.columns_of(labels, |words| {
-            self.engine.multiply_add(&mut sums, words, challenge.next_u128());
+            self.engine.multiply_add(&mut *sums, words, challenge.next_u128());
         });
         self.engine.columns_of(masking, |words| {
             sums.iter_mut().zip(words).for_each(|(sum, word)| sum[0] ^= word);
@@ -177,28 +178,34 @@ mod tests {
         product
     }
 
+    fn engine(cpu: CpuFeatures, generator: &mut Generator) -> Engine {
+        let (keys, _) = ideal::base_transfers(0, generator);
+        let (_, leaves) = tree::grow(SessionId([1; 32]), Depth::default(), &keys, generator);
+        Engine::new(cpu, &leaves)
+    }
+
     #[test]
     fn products_are_those_of_the_field() {
         let mut generator = Seed::from_bytes([1; 32]).generator();
-        for _ in 0..200 {
-            let (left, right) = (generator.next_u128(), generator.next_u128());
-            let mut sum = Product::default();
-            multiply_add(&mut sum, left, right);
-            assert_eq!(reduce(&sum), slow_product(left, right));
+        for cpu in [CpuFeatures::PORTABLE, CpuFeatures::available()] {
+            let engine = engine(cpu, &mut generator);
+            let mut factors: Vec<[u128; 2]> =
+                (0..200).map(|_| [generator.next_u128(), generator.next_u128()]).collect();
+            factors.push([1 << 127; 2]);
+            for [left, right] in factors {
+                let mut sum = [Product::default()];
+                engine.multiply_add(&mut sum, &[left], right);
+                assert_eq!(reduce(&sum[0]), slow_product(left, right));
+            }
         }
-        let mut sum = Product::default();
-        multiply_add(&mut sum, 1 << 127, 1 << 127);
-        assert_eq!(reduce(&sum), slow_product(1 << 127, 1 << 127));
     }
 
     #[test]
     fn hashes_of_bits_and_of_columns_are_the_same_function() {
         let mut generator = Seed::from_bytes([2; 32]).generator();
         for cpu in [CpuFeatures::PORTABLE, CpuFeatures::available()] {
-            let (keys, _) = ideal::base_transfers(0, &mut generator);
-            let (_, leaves) = tree::grow(SessionId([1; 32]), Depth::default(), &keys, &mut generator);
+            let engine = engine(cpu, &mut generator);
             let range = Range { session: SessionId([1; 32]), first_cipher: 3, count: 700 };
-            let engine = Engine::new(cpu, &leaves);
             let corrected = Corrected::new(&engine, &range, b"corrections");
             let labels: Vec<u128> = (0..700).map(|_| generator.next_u128()).collect();
             let hashes = corrected.hash_columns([&labels, &[0; MASKING]]);

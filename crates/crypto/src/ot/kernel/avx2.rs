@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::schedule::RoundKeys;
-use super::{COLUMNS, GROUP, GROUP_BITS, Product, Quarter, Workspace, offset_mask};
+use super::{GROUP, GROUP_BITS, Product, Quarter, Workspace, offset_mask};
 use crate::ot::depth::Depth;
 
 /// Half a strip, 1024 bits, in registers.
@@ -190,7 +190,7 @@ fn put_column(workspace: &mut Workspace, column: usize, half: usize, words: Half
 
 /// Four products of halves without carries for each word, added up.
 #[target_feature(enable = "sse4.1,pclmulqdq")]
-pub(super) fn multiply_add(sums: &mut [Product; COLUMNS], words: &[u128; COLUMNS], factor: u128) {
+pub(super) fn multiply_add(sums: &mut [Product], words: &[u128], factor: u128) {
     let load = |word: &u128| {
         // SAFETY: a reference to a u128 is valid for a read of 16 bytes, and the load needs no alignment.
         unsafe { _mm_loadu_si128((&raw const *word).cast()) }

@@ -129,7 +129,7 @@ pub(super) fn transpose(columns: &Quarter, labels: &mut [u128; 512]) {
 }
 
 /// Adds the product of a word with a public factor: schoolbook, a bit of the factor at a time.
-pub(in crate::ot) fn multiply_add(sum: &mut Product, word: u128, factor: u128) {
+pub(super) fn multiply_add(sum: &mut Product, word: u128, factor: u128) {
     for bit in 0..128 {
         let mask = (factor >> bit & 1).wrapping_neg();
         sum[0] ^= (word << bit) & mask;

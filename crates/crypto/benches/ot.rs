@@ -72,7 +72,7 @@ fn depths_in_turns() {
     let all = CpuFeatures::available();
     for (name, cpu) in [("best", all), ("avx2", all.limited_to("avx2"))] {
         let mut sides = Depth::ALL.map(|depth| states(cpu, depth));
-        let mut times = [[const { Vec::new() }; 2]; 2];
+        let mut times: [[Vec<Duration>; 2]; 2] = Default::default();
         let choices = SecretBits::random(CHUNK, &mut generator());
         let mut labels = vec![0; CHUNK];
         for _ in 0..ROUNDS {

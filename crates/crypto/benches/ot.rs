@@ -1,7 +1,7 @@
 //! Benchmarks of `sordino_crypto::ot`: one thread, rates per side, with the bytes and rooflines beside them.
 //!
 //! `cargo bench -p sordino-crypto --bench ot`
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
 
 use std::hint::black_box;
 use std::num::NonZeroU16;

@@ -1,7 +1,7 @@
 //! Oblivious transfer: how the client gets the wire labels of its bits while the server stays unaware of it.
 //!
-//! 128 transfers on Ristretto ([`base`]) are extended to any number at four bytes each by SoftSpokenOT (Roy,
-//! CRYPTO 2022, section 3; [`extension`]). Their labels are correlated: the two of a transfer differ
+//! 128 transfers on Ristretto ([`base`]) are extended to any number at four bytes each, or at two ([`Depth`]), by
+//! SoftSpokenOT (Roy, CRYPTO 2022, section 3; [`extension`]). Their labels are correlated: the two of a transfer differ
 //! by one secret offset of the server, which is the free-XOR offset of its garbled circuits, so the outcome
 //! of a transfer *is* the wire label and nothing more is sent. Where independent messages are wanted, a hash
 //! breaks the correlation ([`chosen`], [`random`]).
@@ -16,6 +16,7 @@
 //!
 //!   per chunk of n transfers, choices b
 //!      Corrections      4 n B + 560 B ----------------->     checked: one list of choices
+//!        at depth 8     2 n B + 304 B
 //!      holds T_j                                             holds Q_j = T_j xor b_j D
 //!
 //!   only for chosen messages or bits
@@ -30,6 +31,7 @@
 
 pub mod base;
 pub mod chosen;
+mod depth;
 pub mod error;
 pub mod extension;
 pub mod ideal;
@@ -41,6 +43,7 @@ pub mod stages;
 mod tree;
 pub mod values;
 
+pub use depth::Depth;
 pub use tree::TreeSums;
 
 #[cfg(test)]
@@ -57,12 +60,12 @@ mod tests {
     }
 
     /// The whole setup through bytes, with the session ids that each side believes in.
-    fn set_up(client: SessionId, server: SessionId) -> (CorrelatedReceiver, CorrelatedSender) {
+    fn set_up(depth: Depth, client: SessionId, server: SessionId) -> (CorrelatedReceiver, CorrelatedSender) {
         let (mut client_generator, mut server_generator) = (generator(1), generator(2));
-        let (offer, receiver) = ReceiverSetup::start(client, &mut client_generator);
+        let (offer, receiver) = ReceiverSetup::start(client, depth, &mut client_generator);
         let offer = SenderPoint::from_bytes(&offer.to_bytes()).unwrap();
         let offset = CorrelationOffset::random(&mut server_generator);
-        let (answer, sender) = SenderSetup::start(server, offset, &offer, &mut server_generator);
+        let (answer, sender) = SenderSetup::start(server, depth, offset, &offer, &mut server_generator);
         let answer = ReceiverPoints::from_bytes(&answer.to_bytes()).unwrap();
         let (sums, receiver) = receiver.finish(&answer, &mut client_generator).unwrap();
         let sums = TreeSums::from_bytes(&sums.to_bytes()).unwrap();
@@ -71,46 +74,57 @@ mod tests {
 
     #[test]
     fn from_points_to_labels_the_offset_separates_the_two_choices() {
-        let (mut receiver, mut sender) = set_up(SessionId([5; 32]), SessionId([5; 32]));
-        for count in [1, 127, 128, 129, 1000, 10_000] {
-            let (message, chosen) = receiver.extend(SecretBits::random(count, &mut generator(3))).unwrap();
-            let message = Corrections::from_bytes(count, message.to_bytes()).unwrap();
-            let zero = sender.extend(&message).unwrap();
-            for index in 0..count {
-                let (zero, chosen_label) = (zero.labels()[index], chosen.labels()[index]);
-                let choice = chosen.choices().bit(index);
-                assert_eq!(chosen_label, zero ^ (sender.offset().expose() * u128::from(choice)));
-                assert_eq!((zero ^ chosen_label) as u8 & 1, choice, "colors differ exactly when labels do");
+        for depth in Depth::ALL {
+            let (mut receiver, mut sender) = set_up(depth, SessionId([5; 32]), SessionId([5; 32]));
+            assert_eq!((receiver.depth(), sender.depth()), (depth, depth));
+            for count in [1, 127, 128, 129, 1000, 10_000] {
+                let (message, chosen) =
+                    receiver.extend(SecretBits::random(count, &mut generator(3))).unwrap();
+                let message = Corrections::from_bytes(count, depth, message.to_bytes()).unwrap();
+                let zero = sender.extend(&message).unwrap();
+                for index in 0..count {
+                    let (zero, chosen_label) = (zero.labels()[index], chosen.labels()[index]);
+                    let choice = chosen.choices().bit(index);
+                    assert_eq!(chosen_label, zero ^ (sender.offset().expose() * u128::from(choice)));
+                    assert_eq!(
+                        (zero ^ chosen_label) as u8 & 1,
+                        choice,
+                        "colors differ exactly when labels do"
+                    );
+                }
             }
         }
     }
 
     #[test]
     fn sides_of_different_sessions_share_nothing() {
-        let (mut receiver, mut sender) = set_up(SessionId([5; 32]), SessionId([6; 32]));
-        let (message, _) = receiver.extend(SecretBits::random(1000, &mut generator(3))).unwrap();
-        assert_eq!(sender.extend(&message).unwrap_err(), OtError::Inconsistent);
+        for depth in Depth::ALL {
+            let (mut receiver, mut sender) = set_up(depth, SessionId([5; 32]), SessionId([6; 32]));
+            let (message, _) = receiver.extend(SecretBits::random(1000, &mut generator(3))).unwrap();
+            assert_eq!(sender.extend(&message).unwrap_err(), OtError::Inconsistent);
+        }
     }
 
     #[test]
     fn the_two_directions_of_a_session_share_nothing() {
-        let id = SessionId([5; 32]);
-        let (mut receiver, mut sender) = set_up(id, id);
-        // The same randomness again: only the id tells the directions apart.
-        let (mut reverse_receiver, mut reverse_sender) = set_up(id.reversed(), id.reversed());
-        let choices = || SecretBits::random(1000, &mut generator(3));
-        let (message, chosen) = receiver.extend(choices()).unwrap();
-        let (reverse_message, reverse_chosen) = reverse_receiver.extend(choices()).unwrap();
-        let common = chosen.labels().iter().zip(reverse_chosen.labels()).filter(|(one, other)| one == other);
-        assert_eq!(common.count(), 0);
+        for depth in Depth::ALL {
+            let id = SessionId([5; 32]);
+            let (mut receiver, mut sender) = set_up(depth, id, id);
+            // The same randomness again: only the id tells the directions apart.
+            let (mut reverse_receiver, mut reverse_sender) = set_up(depth, id.reversed(), id.reversed());
+            let choices = || SecretBits::random(1000, &mut generator(3));
+            let (message, chosen) = receiver.extend(choices()).unwrap();
+            let (reverse_message, reverse_chosen) = reverse_receiver.extend(choices()).unwrap();
+            assert!(chosen.labels().iter().all(|label| !reverse_chosen.labels().contains(label)));
 
-        let zero = sender.extend(&message).unwrap();
-        let reverse_zero = reverse_sender.extend(&reverse_message).unwrap();
-        let [pads, reverse_pads] =
-            [zero, reverse_zero].map(|labels| random::send(labels).map(|pads| pads.to_vec()));
-        assert!(pads.concat().iter().all(|pad| !reverse_pads.concat().contains(pad)));
-        // What belongs to one direction is refused by the other.
-        let (message, _) = receiver.extend(choices()).unwrap();
-        assert_eq!(reverse_sender.extend(&message).unwrap_err(), OtError::Inconsistent);
+            let zero = sender.extend(&message).unwrap();
+            let reverse_zero = reverse_sender.extend(&reverse_message).unwrap();
+            let [pads, reverse_pads] =
+                [zero, reverse_zero].map(|labels| random::send(labels).map(|pads| pads.to_vec()).concat());
+            assert!(pads.iter().all(|pad| !reverse_pads.contains(pad)));
+            // What belongs to one direction is refused by the other.
+            let (message, _) = receiver.extend(choices()).unwrap();
+            assert_eq!(reverse_sender.extend(&message).unwrap_err(), OtError::Inconsistent);
+        }
     }
 }

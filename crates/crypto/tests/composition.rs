@@ -16,12 +16,12 @@ use sordino_crypto::he::{
     AnswerSecrets, ClientKey, ConvolutionShape, HeOutline, HeParameters, Layout, LinearAnswer, LinearRequest,
     LinearShape, PreparedWeights, PublicKey, PublicSeed, RequestSecrets, WeightBits, WeightStorage,
 };
-use sordino_crypto::ot::TreeSums;
 use sordino_crypto::ot::base::{ReceiverPoints, SenderPoint};
 use sordino_crypto::ot::extension::{
     Corrections, CorrelatedReceiver, CorrelatedSender, ReceiverSetup, SenderSetup,
 };
 use sordino_crypto::ot::values::{CorrelationOffset, SecretBits};
+use sordino_crypto::ot::{Depth, TreeSums};
 use sordino_crypto::random::{Direction, Generator, InferenceId, Scope, Seed, SessionId};
 use sordino_crypto::ring::geometry::ConvGeometry;
 use sordino_crypto::ring::{PackedWeights, RingVector, RingWidth, Weights, reference};
@@ -38,12 +38,12 @@ fn generator(seed: u8) -> Generator {
     Seed::from_bytes([seed; 32]).generator()
 }
 
-fn base_transfers() -> (CorrelatedSender, CorrelatedReceiver) {
+fn base_transfers(depth: Depth) -> (CorrelatedSender, CorrelatedReceiver) {
     let (mut client, mut server) = (generator(1), generator(2));
     let offset = CorrelationOffset::random(&mut server);
-    let (point, receiver) = ReceiverSetup::start(SESSION, &mut client);
+    let (point, receiver) = ReceiverSetup::start(SESSION, depth, &mut client);
     let point = SenderPoint::from_bytes(point.to_bytes().as_ref()).unwrap();
-    let (points, sender) = SenderSetup::start(SESSION, offset, &point, &mut server);
+    let (points, sender) = SenderSetup::start(SESSION, depth, offset, &point, &mut server);
     let points = ReceiverPoints::from_bytes(points.to_bytes().as_ref()).unwrap();
     let (sums, receiver) = receiver.finish(&points, &mut client).unwrap();
     (sender.finish(&TreeSums::from_bytes(sums.to_bytes().as_ref()).unwrap()), receiver)
@@ -83,6 +83,10 @@ fn linear_layer(geometry: ConvGeometry, weights: &[i8], image: &RingVector) -> (
 
 #[test]
 fn a_convolution_and_its_relus_in_private_equal_those_in_the_clear() {
+    Depth::ALL.into_iter().for_each(compare_with_the_clear);
+}
+
+fn compare_with_the_clear(depth: Depth) {
     let mut source = generator(3);
     let weights: Vec<i8> =
         (0..8 * 6 * 9).map(|_| (source.next_u64() % 255) as i16 - 127).map(|w| w as i8).collect();
@@ -96,7 +100,7 @@ fn a_convolution_and_its_relus_in_private_equal_those_in_the_clear() {
     let shape =
         ReluShape::new(RING_BITS, FRACTION_BITS, RING_BITS, Rounding::Nearest, ReluForm::Projection).unwrap();
     let layer = Layer::new(Arc::new(shape.circuit()), server_share.len());
-    let (mut sender, mut receiver) = base_transfers();
+    let (mut sender, mut receiver) = base_transfers(depth);
     let offset = Offset::new(sender.offset().expose()).unwrap();
     let key = HashKey::random(&mut generator(4));
     let counters = || HashCounter::new().take(layer.hash_count()).unwrap();
@@ -112,7 +116,7 @@ fn a_convolution_and_its_relus_in_private_equal_those_in_the_clear() {
         let count = circuit.client_wires() * lanes;
         let choices = SecretBits::from_packed(count, circuit.choices(lanes, &bits).unwrap()).unwrap();
         let (corrections, chosen) = receiver.next_chunk(count).unwrap().extend(choices).unwrap();
-        let corrections = Corrections::from_bytes(count, corrections.to_bytes()).unwrap();
+        let corrections = Corrections::from_bytes(count, depth, corrections.to_bytes()).unwrap();
         let zeros = sender.next_chunk(count).unwrap().extend(&corrections).unwrap();
         let wires = |labels: &[u128]| labels.iter().map(|label| WireLabel::from(*label)).collect::<Vec<_>>();
 

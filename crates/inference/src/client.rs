@@ -12,6 +12,7 @@ use std::io::{Read, Write};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use crypto::ot::Depth;
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::random::{InferenceId, SessionId};
 use crypto::ring::Share;
@@ -110,6 +111,11 @@ impl<S: Read + Write> Client<S> {
         &self.session.plan
     }
 
+    /// How deep the trees of this session's transfers are.
+    pub fn depth(&self) -> Depth {
+        self.session.depth
+    }
+
     /// The name of the model.
     pub fn model(&self) -> &ModelName {
         &self.session.model
@@ -153,7 +159,7 @@ impl<S: Read + Write> Client<S> {
             let inference = session.next_inference();
             connection.concern(Some(inference));
             let plan = Arc::clone(&session.plan);
-            let messages = offline::messages::list(&plan, session.is_first());
+            let messages = offline::messages::list(&plan, session.depth, session.is_first());
             let mut party = PreparingClient::new(session, workers, inference)?;
             let heard = |words, bytes| watcher.heard(&plan, words, bytes);
             connection.converse(&messages, Words::for_client, &[inference], &mut party, heard)?;

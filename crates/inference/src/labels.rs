@@ -6,6 +6,7 @@
 
 use crypto::garble::gates::ReverseReceiver;
 use crypto::garble::label::WireLabel;
+use crypto::ot::Depth;
 use crypto::ot::extension::{Corrections, CorrelatedReceiver, CorrelatedSender, ExpandedChunk};
 use crypto::ot::values::SecretBits;
 use crypto::random::Generator;
@@ -18,8 +19,8 @@ use crate::workers::Workers;
 pub(crate) const BATCH: usize = 1 << 18;
 
 /// Bytes of corrections for so many transfers.
-pub(crate) fn correction_bytes(transfers: usize) -> usize {
-    batches(transfers).map(Corrections::byte_length).sum()
+pub(crate) fn correction_bytes(transfers: usize, depth: Depth) -> usize {
+    batches(transfers).map(|count| Corrections::byte_length(count, depth)).sum()
 }
 
 fn batches(transfers: usize) -> impl Iterator<Item = usize> {
@@ -50,7 +51,7 @@ impl ExpandedLabels {
 
     /// All corrections in one message, all labels.
     pub(crate) fn choose(self, choices: &[u8]) -> Result<(Vec<u8>, ReceivedLabels), InferenceError> {
-        let mut message = Vec::with_capacity(correction_bytes(choices.len() * 8));
+        let mut message = Vec::new();
         let batches = choices.chunks(BATCH / 8).zip(self.labels.expose().chunks(BATCH));
         for (chunk, (bytes, labels)) in self.chunks.into_iter().zip(batches) {
             let bits = SecretBits::from_packed(8 * bytes.len(), bytes.to_vec())?;
@@ -165,15 +166,15 @@ impl ZeroLabels {
         self.transfers -= total;
         self.batch = Secret::new(vec![0; total]);
         self.position = 0;
-        let mut items = Vec::with_capacity(counts.len());
+        let (depth, mut items) = (sender.depth(), Vec::with_capacity(counts.len()));
         for (count, labels) in counts.into_iter().zip(self.batch.expose_mut().chunks_mut(BATCH)) {
-            let length = Corrections::byte_length(count);
+            let length = Corrections::byte_length(count, depth);
             let bytes = &self.corrections[self.corrected..][..length];
             self.corrected += length;
             items.push((sender.next_chunk(count)?, bytes, labels));
         }
         workers.map(items, |(chunk, bytes, labels)| {
-            chunk.extend_into(&Corrections::from_bytes(labels.len(), bytes)?, labels)
+            chunk.extend_into(&Corrections::from_bytes(labels.len(), depth, bytes)?, labels)
         })?;
         Ok(())
     }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crypto::garble::label::Offset;
 use crypto::he::{PreparedWeights, PublicKey, WeightStorage};
-use crypto::ot::TreeSums;
+use crypto::ot::{Depth, TreeSums};
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::random::{InferenceId, Seed, SessionId};
 use crypto::ring::geometry::ConvGeometry;
@@ -255,6 +255,11 @@ impl<S: Read + Write> Server<S> {
         &self.session.model
     }
 
+    /// How deep the trees of this session's transfers are.
+    pub fn depth(&self) -> Depth {
+        self.session.depth
+    }
+
     /// Its name.
     pub fn name(&self) -> &ModelName {
         &self.session.name
@@ -274,7 +279,7 @@ impl<S: Read + Write> Server<S> {
         connection.exchange(Phase::Offline, |connection| {
             let inference = session.next_inference();
             connection.concern(Some(inference));
-            let messages = offline::messages::list(session.model.plan(), session.is_first());
+            let messages = offline::messages::list(session.model.plan(), session.depth, session.is_first());
             let mut party = PreparingServer::new(session, workers, inference, turns.clone())?;
             connection.converse(&messages, Words::for_server, &[inference], &mut party, |_, _| {})?;
             let (prepared, times) = party.finish();

@@ -21,6 +21,7 @@ pub mod messages;
 pub(crate) mod server;
 
 use crypto::domain;
+use crypto::ot::Depth;
 use crypto::random::{Direction, InferenceId, Scope, SessionId};
 use network::digest::Digest;
 use network::inference_model::InferenceModel;
@@ -38,7 +39,7 @@ pub(crate) fn session_id(
     client_nonce: &[u8; NONCE_BYTES],
     server_nonce: &[u8; NONCE_BYTES],
     agreement: &Agreement,
-    terms: Terms,
+    (terms, depth): (Terms, Depth),
     channel_binding: &[u8],
 ) -> SessionId {
     let mut hasher = blake3::Hasher::new_derive_key(domain::SESSION_ID.context());
@@ -46,7 +47,7 @@ pub(crate) fn session_id(
     hasher.update(client_nonce);
     hasher.update(server_nonce);
     hasher.update(&agreement.to_bytes());
-    hasher.update(&messages::terms_bytes(terms));
+    hasher.update(&messages::terms_bytes(terms)).update(&[messages::depth_byte(depth)]);
     hasher.update(&(channel_binding.len() as u64).to_le_bytes());
     hasher.update(channel_binding);
     SessionId(*hasher.finalize().as_bytes())
@@ -78,7 +79,8 @@ pub(crate) fn plan_digest(plan: &Plan) -> Digest {
             hasher.update(&number.to_le_bytes());
         }
     }
-    for message in plan.messages() {
+    // The depth of transfers is a session's own: what is prepared in one session is used in another.
+    for message in plan.messages(Depth::Four) {
         let sort = [message.phase as u8, message.kind as u8, u8::from(message.is_upward)];
         hasher.update(&sort).update(&(message.bytes as u64).to_le_bytes());
     }

@@ -15,10 +15,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use crypto::he::{AnswerSecrets, LinearRequest, PreparedWeights, PublicKey, PublicSeed, WeightStorage};
-use crypto::ot::TreeSums;
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::extension::SenderSetup;
 use crypto::ot::values::CorrelationOffset;
+use crypto::ot::{Depth, TreeSums};
 use crypto::random::{Direction, Generator, InferenceId, Scope, Seed, SessionId};
 use crypto::ring::{RingVector, RingWidth};
 use network::digest::Digest;
@@ -192,7 +192,8 @@ fn simulate_set_up(wire: &mut Framed<Wire>, plan: &Plan, generator: &mut Generat
         .collect();
     let point = SenderPoint::from_bytes(&wire.receive(SenderPoint::BYTES)).unwrap();
     let offset = CorrelationOffset::random(generator);
-    let (points, _) = SenderSetup::start(SessionId(generator.array()), offset, &point, generator);
+    let session = SessionId(generator.array());
+    let (points, _) = SenderSetup::start(session, Depth::default(), offset, &point, generator);
     wire.send(FrameKind::SetUp, points.to_bytes().as_ref());
     wire.flush();
     wire.receive(TreeSums::BYTES);

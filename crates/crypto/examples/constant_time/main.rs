@@ -29,10 +29,10 @@ use sordino_crypto::he::{
     AnswerSecrets, ClientKey, ConvolutionShape, HeOutline, HeParameters, Layout, LinearAnswer, LinearRequest,
     LinearShape, PreparedWeights, PublicKey, PublicSeed, RequestSecrets, WeightBits, WeightStorage,
 };
-use sordino_crypto::ot::TreeSums;
 use sordino_crypto::ot::base::{ReceiverPoints, SenderPoint};
 use sordino_crypto::ot::extension::{Corrections, ReceiverSetup, SenderSetup};
 use sordino_crypto::ot::values::{CorrelationOffset, SecretBits};
+use sordino_crypto::ot::{Depth, TreeSums};
 use sordino_crypto::random::{Direction, Generator, InferenceId, Scope, Seed, SessionId};
 use sordino_crypto::ring::geometry::{ConvGeometry, ConvShape, Extent};
 use sordino_crypto::ring::{PackedWeights, RingVector, RingWidth, Share, Weights};
@@ -51,7 +51,8 @@ fn main() -> ExitCode {
     verdict.silent("control: the same without leaks", || keep(secret(4)));
     verdict.silent("secrets compare in constant time", compare_secrets);
     verdict.silent("linear layers: keys, samplers, requests, answers, decryption", linear_layer);
-    verdict.silent("transfers: base, trees, extension", transfers);
+    verdict.silent("transfers: base, trees, extension", || transfers(Depth::Four));
+    verdict.silent("transfers: deeper trees", || transfers(Depth::Eight));
     verdict.silent("circuits: ReLU", || circuits(&relu_circuit(), true));
     verdict.silent("circuits: argmax", || circuits(&ArgmaxShape::new(5, 20).unwrap().circuit(), false));
     verdict.silent("truncation", truncation);
@@ -154,15 +155,15 @@ fn linear_layer() {
 }
 
 /// Base transfers by the bits of a secret offset, trees, two chunks of the extension.
-fn transfers() {
+fn transfers(depth: Depth) {
     let session = SessionId([5; 32]);
     let (mut client, mut server) = (generator(11), generator(12));
-    let (point, receiver) = ReceiverSetup::start(session, &mut client);
+    let (point, receiver) = ReceiverSetup::start(session, depth, &mut client);
     let mut point = point.to_bytes();
     publish(&mut point);
     let point = SenderPoint::from_bytes(&point).unwrap();
     let offset = CorrelationOffset::random(&mut server);
-    let (points, sender) = SenderSetup::start(session, offset, &point, &mut server);
+    let (points, sender) = SenderSetup::start(session, depth, offset, &point, &mut server);
     let points = ReceiverPoints::from_bytes(&sent(points.to_bytes())).unwrap();
     let (sums, mut receiver) = receiver.finish(&points, &mut client).unwrap();
     let sums = TreeSums::from_bytes(&sent(sums.to_bytes())).unwrap();
@@ -172,7 +173,8 @@ fn transfers() {
         poison(&mut choices);
         let choices = SecretBits::from_packed(count, choices).unwrap();
         let (corrections, chosen) = receiver.extend(choices).unwrap();
-        let corrections = Corrections::from_bytes(count, &sent(corrections.to_bytes().to_vec())).unwrap();
+        let corrections = sent(corrections.to_bytes().to_vec());
+        let corrections = Corrections::from_bytes(count, depth, &corrections).unwrap();
         let zero = sender.extend(&corrections).unwrap();
         black_box((zero.labels(), chosen.labels()));
     }

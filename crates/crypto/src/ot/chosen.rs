@@ -8,7 +8,7 @@
 //!      m0_j xor H(j, Q_j),  m1_j xor H(j, Q_j xor D)   ------>     mb_j = message b_j xor H(j, T_j)
 //! ```
 //!
-//! Bytes on the wire, besides the four of the correlated transfer: twice the width, or two bits.
+//! Bytes on the wire, besides those of the correlated transfer: twice the width, or two bits.
 
 use std::num::NonZeroU16;
 

@@ -1,5 +1,7 @@
 //! What can go wrong in oblivious transfer, and whose fault it is.
 
+use crate::ot::depth::Depth;
+
 /// The messages of this module, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OtMessage {
@@ -93,6 +95,14 @@ pub enum OtError {
         requested: usize,
         /// Transfers left in this state.
         left: u64,
+    },
+    /// This side handed in corrections that were read for trees of another depth.
+    #[error("corrections for trees of depth {given} were given, the extension has trees of depth {expected}")]
+    Depth {
+        /// The depth of the extension.
+        expected: Depth,
+        /// The depth of the corrections.
+        given: Depth,
     },
     /// This side handed in another number of choices, messages or labels than the chunk has transfers.
     #[error("{given} items were given for a chunk of {expected} transfers")]

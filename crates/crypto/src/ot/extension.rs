@@ -1,8 +1,8 @@
-//! From 128 base transfers to any number of correlated ones, at four bytes each.
+//! From 128 base transfers to any number of correlated ones, at four bytes each, or at two.
 //!
 //! Roy, "SoftSpokenOT: Quieter OT Extension from Small-Field Silent VOLE in the Minicrypt Model", CRYPTO
-//! 2022, section 3 (figure 7, with the repetition code), with k = 4 and a check of every chunk (`check.rs`) that
-//! makes it safe against parties of any behavior.
+//! 2022, section 3 (figure 7, with the repetition code), with k = 4 or k = 8 ([`Depth`]) and a check of every
+//! chunk (`check.rs`) that makes it safe against parties of any behavior.
 //!
 //! ```text
 //!   receiver (client)                                         sender (server), offset D
@@ -16,7 +16,7 @@
 //! ```
 //!
 //! Leaf x of a tree has the stream r_x. The receiver holds u = sum of r_x and v = sum of x r_x; the sender,
-//! whose four bits of the offset are d, lacks r_d and holds w = sum of (x xor d) r_x = v + d u (bit by bit,
+//! whose bits of the offset are d, lacks r_d and holds w = sum of (x xor d) r_x = v + d u (bit by bit,
 //! with sums in characteristic 2). The correction u + b, one bit per tree and transfer, lets it turn that
 //! into v + d b. Every chunk has 128 transfers more than it was asked for, which hide the choices in the check.
 //!
@@ -31,14 +31,14 @@ mod sender;
 pub use receiver::{CorrelatedReceiver, ExpandedChunk, ReceiverChunk, ReceiverLabels, ReceiverSetup};
 pub use sender::{CorrelatedSender, SenderChunk, SenderLabels, SenderSetup};
 
+use crate::ot::depth::Depth;
 use crate::ot::error::{OtError, OtMessage};
 use crate::ot::kernel::{BLOCK, Strip};
-use crate::ot::tree::TREES;
 use crate::ot::values::{check_length, check_padding, clear_padding};
 use crate::random::SessionId;
 use check::{Check, MASKING};
 
-/// The largest chunk, which bounds memory: 16 MiB of labels and 4 MiB of corrections.
+/// The largest chunk, which bounds memory: 16 MiB of labels and at most 4 MiB of corrections.
 pub const MAXIMUM_CHUNK: usize = 1 << 20;
 
 /// Transfers one state may make before new base transfers are due. A leaf then has encrypted 2^33 blocks, and
@@ -50,19 +50,17 @@ pub const MAXIMUM_TRANSFERS: u64 = 1 << 40;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Corrections {
     count: usize,
+    depth: Depth,
     /// Per block of 2048 transfers one strip for each tree; the strips of the last block end with its
     /// transfers. Then the strips of the masking transfers, then the check.
     bytes: Vec<u8>,
 }
 
 impl Corrections {
-    /// Length on the wire: four bytes per transfer, rounded up to eight transfers, and 560 for the check.
-    pub const fn byte_length(count: usize) -> usize {
-        Self::strips_length(count) + Self::strips_length(MASKING) + Check::BYTES
-    }
-
-    const fn strips_length(count: usize) -> usize {
-        TREES * count.div_ceil(8)
+    /// Length on the wire: four bytes per transfer, rounded up to eight transfers, and 560 for the check; at depth 8 two
+    /// bytes and 304.
+    pub const fn byte_length(count: usize, depth: Depth) -> usize {
+        strips_length(count, depth) + strips_length(MASKING, depth) + Check::BYTES
     }
 
     /// How many transfers this corrects.
@@ -70,27 +68,37 @@ impl Corrections {
         self.count
     }
 
+    /// How deep the trees are that this corrects.
+    pub fn depth(&self) -> Depth {
+        self.depth
+    }
+
     /// The message as sent.
     pub fn to_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Reads the peer's message for a chunk of `count` transfers.
+    /// Reads the peer's message for a chunk of `count` transfers on trees of this depth.
     ///
     /// # Errors
     /// When the length is wrong or a bit beyond the last transfer is set.
-    pub fn from_bytes(count: usize, bytes: &[u8]) -> Result<Self, OtError> {
+    pub fn from_bytes(count: usize, depth: Depth, bytes: &[u8]) -> Result<Self, OtError> {
         check_chunk(count)?;
-        check_length(OtMessage::Corrections, Self::byte_length(count), bytes.len())?;
-        let last_block = count / BLOCK * Self::strips_length(BLOCK);
+        check_length(OtMessage::Corrections, Self::byte_length(count, depth), bytes.len())?;
+        let last_block = count / BLOCK * strips_length(BLOCK, depth);
         let last_strip = (count % BLOCK).div_ceil(8).max(1);
-        for strip in bytes[last_block..Self::strips_length(count)].chunks_exact(last_strip) {
+        for strip in bytes[last_block..strips_length(count, depth)].chunks_exact(last_strip) {
             check_padding(OtMessage::Corrections, count, strip)?;
         }
-        Ok(Self { count, bytes: bytes.to_vec() })
+        Ok(Self { count, depth, bytes: bytes.to_vec() })
     }
 
-    fn push_block(&mut self, transfers: usize, strips: &[Strip; TREES]) {
+    /// Bytes before those of the masking transfers.
+    fn strips_length(&self) -> usize {
+        strips_length(self.count, self.depth)
+    }
+
+    fn push_block(&mut self, transfers: usize, strips: &[Strip]) {
         for strip in strips {
             let start = self.bytes.len();
             self.bytes.extend_from_slice(strip.map(u128::to_le_bytes).as_flattened());
@@ -99,21 +107,18 @@ impl Corrections {
         }
     }
 
-    fn load_block(&self, block: usize, strips: &mut [Strip; TREES]) {
-        let size = Self::strips_length(BLOCK);
-        load_strips(
-            &self.bytes[block * size..Self::strips_length(self.count).min((block + 1) * size)],
-            strips,
-        );
+    fn load_block(&self, block: usize, strips: &mut [Strip]) {
+        let size = strips_length(BLOCK, self.depth);
+        load_strips(&self.bytes[block * size..self.strips_length().min((block + 1) * size)], strips);
     }
 
-    fn load_masking(&self, strips: &mut [Strip; TREES]) {
-        load_strips(&self.corrected()[Self::strips_length(self.count)..], strips);
+    fn load_masking(&self, strips: &mut [Strip]) {
+        load_strips(&self.corrected()[self.strips_length()..], strips);
     }
 
     /// All but the check.
     fn corrected(&self) -> &[u8] {
-        &self.bytes[..Self::strips_length(self.count) + Self::strips_length(MASKING)]
+        &self.bytes[..self.strips_length() + strips_length(MASKING, self.depth)]
     }
 
     fn check(&self) -> Check {
@@ -127,9 +132,15 @@ impl std::fmt::Debug for Corrections {
     }
 }
 
+/// One strip for every tree.
+const fn strips_length(count: usize, depth: Depth) -> usize {
+    depth.trees() * count.div_ceil(8)
+}
+
 /// As many strips as there are trees.
-fn load_strips(bytes: &[u8], strips: &mut [Strip; TREES]) {
-    for (strip, bytes) in strips.iter_mut().zip(bytes.chunks_exact(bytes.len() / TREES)) {
+fn load_strips(bytes: &[u8], strips: &mut [Strip]) {
+    let size = bytes.len() / strips.len();
+    for (strip, bytes) in strips.iter_mut().zip(bytes.chunks_exact(size)) {
         load_strip(strip, bytes);
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::cpu::CpuFeatures;
 use crate::ot::base::{BASE_TRANSFERS, BaseReceiverKeys, BaseSenderKeys};
+use crate::ot::depth::Depth;
 use crate::ot::extension::{CorrelatedReceiver, CorrelatedSender};
 use crate::ot::tree;
 use crate::ot::values::{CorrelationOffset, Labels, SecretBits};
@@ -29,25 +30,26 @@ pub fn correlated_transfers(
     (zero.into(), chosen.into())
 }
 
-/// Both states of the extension, set up on dealt base transfers instead of public-key ones.
+/// Both states of an extension of the usual depth, set up on dealt base transfers instead of public-key ones.
 pub fn extension(
     session: SessionId,
     offset: CorrelationOffset,
     generator: &mut Generator,
 ) -> (CorrelatedSender, CorrelatedReceiver) {
-    extension_on(CpuFeatures::available(), session, offset, generator)
+    extension_on(CpuFeatures::available(), Depth::default(), session, offset, generator)
 }
 
-/// The same on the kernels of a given processor.
+/// The same of a given depth, on the kernels of a given processor.
 pub fn extension_on(
     cpu: CpuFeatures,
+    depth: Depth,
     session: SessionId,
     offset: CorrelationOffset,
     generator: &mut Generator,
 ) -> (CorrelatedSender, CorrelatedReceiver) {
-    let (pairs, chosen) = base_transfers(tree::base_choices(&offset), generator);
-    let (sums, receiver) = CorrelatedReceiver::from_base(session, &pairs, generator, cpu);
-    (CorrelatedSender::from_base(session, offset, &chosen, &sums, cpu), receiver)
+    let (pairs, chosen) = base_transfers(tree::base_choices(depth, &offset), generator);
+    let (sums, receiver) = CorrelatedReceiver::from_base(session, depth, &pairs, generator, cpu);
+    (CorrelatedSender::from_base(session, depth, offset, &chosen, &sums, cpu), receiver)
 }
 
 #[cfg(test)]

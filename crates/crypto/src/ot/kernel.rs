@@ -1,9 +1,10 @@
 //! The inner loops of the extension: streams from leaves, columns from streams, labels from columns.
 //!
 //! A block is 2048 transfers. For each tree, [`Engine`] expands every leaf to 2048 bits and adds the streams
-//! up into the tree's four columns (bit b of a leaf's number decides whether it enters column b) and, at the
-//! receiver, into their sum, which the choices correct. A transposition turns 128 columns of 2048 bits into
-//! 2048 labels. All levels give the same bits; `unsafe` is loads and stores in `kernel/avx2.rs` and
+//! up into the tree's four or eight columns (bit b of a leaf's number decides whether it enters column b) and,
+//! at the receiver, into their sum, which the choices correct. Leaves are added up sixteen at a time: what
+//! a group adds to the lower four columns, and its sum, which enters the upper ones whole. So a stream takes two or three
+//! additions whatever the depth. A transposition turns 128 columns of 2048 bits into 2048 labels. All levels give the same bits; `unsafe` is loads and stores in `kernel/avx2.rs` and
 //! `kernel/avx512.rs`, and the calls into them after detection.
 #![allow(unsafe_code)]
 
@@ -15,18 +16,25 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 mod schedule;
 
-pub(in crate::ot) use portable::multiply_add;
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::cpu::CpuFeatures;
-use crate::ot::tree::{DEPTH, LEAVES, Leaves, TREES};
+use crate::ot::base::BASE_TRANSFERS;
+use crate::ot::depth::Depth;
+use crate::ot::tree::Leaves;
 
 /// Transfers in one block.
 pub(in crate::ot) const BLOCK: usize = 2048;
 /// Cipher blocks of one leaf that one block of transfers uses up.
 pub(in crate::ot) const CIPHERS_PER_BLOCK: usize = BLOCK / 128;
 /// Columns of the matrix: bits of a label.
-pub(in crate::ot) const COLUMNS: usize = TREES * DEPTH;
+pub(in crate::ot) const COLUMNS: usize = BASE_TRANSFERS;
+/// Leaves that are added up together: a whole tree of depth 4, a sixteenth of one of depth 8.
+const GROUP: usize = 1 << GROUP_BITS;
+/// Bits of a leaf's number within its group.
+const GROUP_BITS: usize = 4;
+/// Trees of the shallowest extension, which has most.
+const MAXIMUM_TREES: usize = Depth::Four.trees();
 
 /// A polynomial over two elements of degree below 256, low half first.
 pub(in crate::ot) type Product = [u128; 2];
@@ -42,14 +50,28 @@ type Quarter = [[u128; 4]; COLUMNS];
 pub(in crate::ot) struct Workspace {
     columns: [Quarter; 4],
     /// One strip per tree: made by the receiver, taken by the sender.
-    pub(in crate::ot) corrections: [Strip; TREES],
+    corrections: [Strip; MAXIMUM_TREES],
     /// The receiver's choices.
     pub(in crate::ot) choices: Strip,
 }
 
 impl Workspace {
     pub(in crate::ot) fn new() -> Box<Self> {
-        Box::new(Self { columns: [[[0; 4]; COLUMNS]; 4], corrections: [[0; 16]; TREES], choices: [0; 16] })
+        Box::new(Self {
+            columns: [[[0; 4]; COLUMNS]; 4],
+            corrections: [[0; 16]; MAXIMUM_TREES],
+            choices: [0; 16],
+        })
+    }
+
+    /// One strip for each tree of this depth.
+    pub(in crate::ot) fn corrections(&self, depth: Depth) -> &[Strip] {
+        &self.corrections[..depth.trees()]
+    }
+
+    /// The same, to be loaded.
+    pub(in crate::ot) fn corrections_mut(&mut self, depth: Depth) -> &mut [Strip] {
+        &mut self.corrections[..depth.trees()]
     }
 }
 
@@ -61,8 +83,14 @@ impl Drop for Workspace {
     }
 }
 
-/// The keyed streams of all leaves, in the form the best kernel of this processor wants.
-pub(in crate::ot) enum Engine {
+/// The keyed streams of all leaves, and the kernels that work on them.
+pub(in crate::ot) struct Engine {
+    depth: Depth,
+    streams: Streams,
+}
+
+/// The keyed streams in the form the best kernel of this processor wants.
+enum Streams {
     /// Safe code on the `aes` crate.
     Portable(Vec<portable::LeafCipher>),
     /// AES-NI and AVX2.
@@ -76,48 +104,49 @@ pub(in crate::ot) enum Engine {
 impl Engine {
     /// Keys the streams. Features that this processor lacks are ignored, whatever the caller claims.
     pub(in crate::ot) fn new(cpu: CpuFeatures, leaves: &Leaves) -> Self {
-        #[cfg(target_arch = "x86_64")]
-        {
-            let detected = CpuFeatures::detect();
-            let may = |wanted: fn(&CpuFeatures) -> bool| wanted(&cpu) && wanted(&detected);
-            // SAFETY: AES-NI is detected before either schedule is made.
-            let schedules = || leaves.0.iter().map(|leaf| unsafe { schedule::expand(leaf) }).collect();
-            if may(|cpu| cpu.vaes512 && cpu.avx512 && cpu.aes) {
-                return Self::Avx512(schedules());
-            }
-            if may(|cpu| cpu.avx2 && cpu.aes) {
-                return Self::Avx2(schedules());
-            }
-        }
-        let _ = cpu;
-        Self::Portable(leaves.0.iter().map(portable::LeafCipher::new).collect())
+        Self { depth: leaves.depth, streams: Streams::new(cpu, leaves) }
+    }
+
+    /// How deep the trees are.
+    pub(in crate::ot) fn depth(&self) -> Depth {
+        self.depth
     }
 
     /// The receiver's columns of one block, and the corrections that turn the trees' own sums into its
     /// choices.
     pub(in crate::ot) fn receiver_columns(&self, first_cipher: u64, workspace: &mut Workspace) {
-        match self {
-            Self::Portable(leaves) => portable::receiver_columns(leaves, first_cipher, workspace),
+        match &self.streams {
+            Streams::Portable(leaves) => {
+                portable::receiver_columns(self.depth, leaves, first_cipher, workspace)
+            }
             // SAFETY: `new` makes this variant only where AES-NI and AVX2 are detected.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2(leaves) => unsafe { avx2::receiver_columns(leaves, first_cipher, workspace) },
+            Streams::Avx2(leaves) => unsafe {
+                avx2::receiver_columns(self.depth, leaves, first_cipher, workspace)
+            },
             // SAFETY: `new` makes this variant only where VAES and AVX-512 are detected.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512(leaves) => unsafe { avx512::receiver_columns(leaves, first_cipher, workspace) },
+            Streams::Avx512(leaves) => unsafe {
+                avx512::receiver_columns(self.depth, leaves, first_cipher, workspace)
+            },
         }
     }
 
     /// The sender's columns of one block, corrected where its offset has a one.
     pub(in crate::ot) fn sender_columns(&self, first_cipher: u64, offset: u128, workspace: &mut Workspace) {
-        match self {
-            Self::Portable(leaves) => portable::sender_columns(leaves, first_cipher, offset, workspace),
+        match &self.streams {
+            Streams::Portable(leaves) => {
+                portable::sender_columns(self.depth, leaves, first_cipher, offset, workspace)
+            }
             // SAFETY: `new` makes this variant only where AES-NI and AVX2 are detected.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2(leaves) => unsafe { avx2::sender_columns(leaves, first_cipher, offset, workspace) },
+            Streams::Avx2(leaves) => unsafe {
+                avx2::sender_columns(self.depth, leaves, first_cipher, offset, workspace)
+            },
             // SAFETY: `new` makes this variant only where VAES and AVX-512 are detected.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512(leaves) => unsafe {
-                avx512::sender_columns(leaves, first_cipher, offset, workspace)
+            Streams::Avx512(leaves) => unsafe {
+                avx512::sender_columns(self.depth, leaves, first_cipher, offset, workspace)
             },
         }
     }
@@ -148,19 +177,14 @@ impl Engine {
     }
 
     /// Adds to each sum the product of its word with the factor: polynomials over two elements, products unreduced.
-    pub(in crate::ot) fn multiply_add(
-        &self,
-        sums: &mut [Product; COLUMNS],
-        words: &[u128; COLUMNS],
-        factor: u128,
-    ) {
-        match self {
-            Self::Portable(_) => {
-                sums.iter_mut().zip(words).for_each(|(sum, word)| multiply_add(sum, *word, factor));
+    pub(in crate::ot) fn multiply_add(&self, sums: &mut [Product], words: &[u128], factor: u128) {
+        match &self.streams {
+            Streams::Portable(_) => {
+                sums.iter_mut().zip(words).for_each(|(sum, word)| portable::multiply_add(sum, *word, factor));
             }
             // SAFETY: `new` makes these variants only where AES-NI is detected, which comes with PCLMULQDQ.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2(_) | Self::Avx512(_) => unsafe { avx2::multiply_add(sums, words, factor) },
+            Streams::Avx2(_) | Streams::Avx512(_) => unsafe { avx2::multiply_add(sums, words, factor) },
         }
     }
 
@@ -171,19 +195,39 @@ impl Engine {
     }
 
     fn transpose_quarter(&self, columns: &Quarter, labels: &mut [u128; 512]) {
-        match self {
-            Self::Portable(_) => portable::transpose(columns, labels),
+        match &self.streams {
+            Streams::Portable(_) => portable::transpose(columns, labels),
             // SAFETY: `new` makes this variant only where AES-NI and AVX2 are detected.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2(_) => unsafe { avx2::transpose(columns, labels) },
+            Streams::Avx2(_) => unsafe { avx2::transpose(columns, labels) },
             // SAFETY: `new` makes this variant only where VAES and AVX-512 are detected.
             #[cfg(target_arch = "x86_64")]
-            Self::Avx512(_) => unsafe { avx512::transpose(columns, labels) },
+            Streams::Avx512(_) => unsafe { avx512::transpose(columns, labels) },
         }
     }
 }
 
-impl Drop for Engine {
+impl Streams {
+    fn new(cpu: CpuFeatures, leaves: &Leaves) -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let detected = CpuFeatures::detect();
+            let may = |wanted: fn(&CpuFeatures) -> bool| wanted(&cpu) && wanted(&detected);
+            // SAFETY: AES-NI is detected before either schedule is made.
+            let schedules = || leaves.keys.iter().map(|leaf| unsafe { schedule::expand(leaf) }).collect();
+            if may(|cpu| cpu.vaes512 && cpu.avx512 && cpu.aes) {
+                return Self::Avx512(schedules());
+            }
+            if may(|cpu| cpu.avx2 && cpu.aes) {
+                return Self::Avx2(schedules());
+            }
+        }
+        let _ = cpu;
+        Self::Portable(leaves.keys.iter().map(portable::LeafCipher::new).collect())
+    }
+}
+
+impl Drop for Streams {
     fn drop(&mut self) {
         match self {
             // The ciphers of the `aes` crate wipe themselves.

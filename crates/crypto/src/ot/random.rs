@@ -31,16 +31,20 @@ fn hash(pads: &Pads, labels: &[u128], offset: u128) -> Labels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ot::ideal;
+    use crate::cpu::CpuFeatures;
     use crate::ot::values::CorrelationOffset;
+    use crate::ot::{Depth, ideal};
     use crate::random::{Seed, SessionId};
 
     #[test]
     fn the_receiver_has_the_chosen_block_and_the_offset_is_gone() {
         let mut generator = Seed::from_bytes([3; 32]).generator();
-        let offset = CorrelationOffset::random(&mut generator);
-        let (mut sender, mut receiver) = ideal::extension(SessionId([2; 32]), offset, &mut generator);
-        for count in [1, 64, 1001] {
+        for (depth, count) in
+            Depth::ALL.into_iter().flat_map(|depth| [1, 64, 1001].map(|count| (depth, count)))
+        {
+            let (cpu, offset) = (CpuFeatures::available(), CorrelationOffset::random(&mut generator));
+            let (mut sender, mut receiver) =
+                ideal::extension_on(cpu, depth, SessionId([2; 32]), offset, &mut generator);
             let (corrections, chosen) = receiver.extend(SecretBits::random(count, &mut generator)).unwrap();
             let [zero, one] = send(sender.extend(&corrections).unwrap());
             let (chosen, choices) = receive(chosen);

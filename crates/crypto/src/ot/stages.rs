@@ -1,6 +1,7 @@
 //! The stages of one block of the extension apart, so that benchmarks can set each beside its roofline.
 
 use crate::cpu::CpuFeatures;
+use crate::ot::depth::Depth;
 use crate::ot::kernel::{BLOCK, Engine, Workspace};
 use crate::ot::values::Labels;
 use crate::ot::{ideal, tree};
@@ -18,9 +19,9 @@ pub struct Stages {
 
 impl Stages {
     /// Streams keyed at random, on the kernels of the given processor.
-    pub fn new(cpu: CpuFeatures, generator: &mut Generator) -> Self {
+    pub fn new(cpu: CpuFeatures, depth: Depth, generator: &mut Generator) -> Self {
         let (keys, _) = ideal::base_transfers(0, generator);
-        let (_, leaves) = tree::grow(SessionId([0; 32]), &keys, generator);
+        let (_, leaves) = tree::grow(SessionId([0; 32]), depth, &keys, generator);
         Self { engine: Engine::new(cpu, &leaves), workspace: Workspace::new(), labels: Labels::zeroed(BLOCK) }
     }
 

@@ -1,5 +1,6 @@
 //! What a client expects of a server before it goes on, and what it is willing to spend.
 
+use crypto::ot::Depth;
 use network::digest::Digest;
 use network::inference_model::ModelOutline;
 
@@ -22,6 +23,8 @@ pub struct Wishes {
     pub reveal: Option<Reveal>,
     /// How ReLUs are to round; none takes what the server gives.
     pub relus: Option<ReluRounding>,
+    /// How deep the trees of transfers are to be: deep ones for slow links. None takes what the server gives.
+    pub depth: Option<Depth>,
     /// The digest of the outline, where it is known from before.
     pub outline_digest: Option<Digest>,
     /// The commitment to the weights, where it is known from before.
@@ -36,6 +39,7 @@ impl Default for Wishes {
             model: ModelName::default(),
             reveal: None,
             relus: None,
+            depth: None,
             outline_digest: None,
             commitment: None,
             max_memory: DEFAULT_MAX_MEMORY,

@@ -15,7 +15,7 @@ use super::*;
 use crate::client::{Answer, Wishes};
 use crate::offline::{self, client::PreparingClient, server::PreparingServer};
 use crate::online::{self, client::ClassifyingClient, server::ClassifyingServer};
-use crate::plan::Reveal;
+use crate::plan::{ReluRounding, Reveal, Terms};
 use crate::server::{ServedModel, WeightMemory};
 use crate::setup::client::{ClientSession, Greeting};
 use crate::setup::messages::ModelName;
@@ -120,7 +120,7 @@ fn two_images_go_their_way_without_any_connection() {
         for _ in 0..2 {
             let inference = client.next_inference();
             assert_eq!(inference, server.next_inference());
-            let messages = offline::messages::list(plan, client.is_first());
+            let messages = offline::messages::list(plan, client.depth, client.is_first());
             let mut preparing = PreparingClient::new(&mut client, &workers, inference).unwrap();
             let mut serving = PreparingServer::new(&mut server, &server_workers, inference, None).unwrap();
             converse(&messages, 1, &mut preparing, &mut serving);

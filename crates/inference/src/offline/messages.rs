@@ -1,7 +1,7 @@
 //! The messages before the image is known.
 
 use crypto::he::{LinearAnswer, LinearRequest};
-use crypto::ot::TreeSums;
+use crypto::ot::{Depth, TreeSums};
 
 use crate::conversation::Planned;
 use crate::labels::correction_bytes;
@@ -40,7 +40,7 @@ pub(crate) enum ServerWords {
 }
 
 /// All of them, in order. The first inference of a session brings what the later ones use too.
-pub(crate) fn list(plan: &Plan, is_first: bool) -> Vec<Planned<ClientWords, ServerWords>> {
+pub(crate) fn list(plan: &Plan, depth: Depth, is_first: bool) -> Vec<Planned<ClientWords, ServerWords>> {
     let mut list = Vec::new();
     for flight in &plan.schedule().flights[1..] {
         let jobs = || flight.weighted.iter().map(|step| plan.job_at(*step));
@@ -61,13 +61,13 @@ pub(crate) fn list(plan: &Plan, is_first: bool) -> Vec<Planned<ClientWords, Serv
     }
     let transfers = plan.transfer_count();
     if transfers > 0 {
-        list.push(Planned::up(ClientWords::Corrections, Kind::Transfer, correction_bytes(transfers)));
+        list.push(Planned::up(ClientWords::Corrections, Kind::Transfer, correction_bytes(transfers, depth)));
         let reverse = plan.reverse_count();
         if reverse > 0 && is_first {
             list.push(Planned::down(ServerWords::ReverseSums, Kind::Transfer, TreeSums::BYTES));
         }
         if reverse > 0 {
-            let bytes = correction_bytes(reverse);
+            let bytes = correction_bytes(reverse, depth);
             list.push(Planned::down(ServerWords::ReverseCorrections, Kind::Transfer, bytes));
         }
         list.push(Planned::down(ServerWords::HashKey, Kind::Garbled, HASH_KEY_BYTES));

@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 
 use crypto::he::{LinearAnswer, LinearRequest, PreparedWeights};
+use crypto::ot::Depth;
 
 use super::{LinearJob, Plan};
 use crate::labels::{BATCH as LABEL_BATCH, correction_bytes};
@@ -52,7 +53,7 @@ impl LinearJob {
 impl Plan {
     /// What one inference takes at the client: what is kept, and the largest message beside it.
     pub fn client_memory(&self) -> u64 {
-        let largest = self.messages().iter().map(|message| message.bytes as u64).max().unwrap_or(0);
+        let largest = self.messages(Depth::Four).iter().map(|message| message.bytes as u64).max().unwrap_or(0);
         self.memory().client() + largest
     }
 
@@ -74,7 +75,7 @@ impl Plan {
         let largest = self.linear.iter().map(messages).map(|(up, down)| POLYNOMIALS * (up + down)).max();
         let transfers = self.transfer_count();
         let labels = transfers.min(LABEL_BATCH.saturating_mul(threads.get())) * LABEL_BYTES;
-        let (corrections, labels) = (correction_bytes(transfers) as u64, labels as u64);
+        let (corrections, labels) = (correction_bytes(transfers, Depth::Four) as u64, labels as u64);
         let threads = THREAD_BYTES.saturating_mul(threads.get() as u64);
         flight.max().unwrap_or(0) + largest.unwrap_or(0) + corrections + labels + threads
     }

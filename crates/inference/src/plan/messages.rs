@@ -2,6 +2,8 @@
 //!
 //! Each is one frame. Requests and replies stand between them and are not listed: they are the service's.
 
+use crypto::ot::Depth;
+
 use super::Plan;
 use crate::connection::frame::HEADER_BYTES;
 use crate::conversation::Planned;
@@ -33,10 +35,10 @@ impl PlannedMessage {
 }
 
 impl Plan {
-    /// Lengths and order of all messages of a session with one inference.
-    pub fn messages(&self) -> Vec<PlannedMessage> {
+    /// Lengths and order of all messages of a session with one inference, whose transfers have this depth.
+    pub fn messages(&self, depth: Depth) -> Vec<PlannedMessage> {
         let set_up = setup::messages::list(self);
-        let (offline, online) = (offline::messages::list(self, true), online::messages::list(self));
+        let (offline, online) = (offline::messages::list(self, depth, true), online::messages::list(self));
         let set_up = set_up.iter().map(|message| PlannedMessage::of(Phase::SetUp, message));
         let offline = offline.iter().map(|message| PlannedMessage::of(Phase::Offline, message));
         let online = online.iter().map(|message| PlannedMessage::of(Phase::Online, message));
@@ -44,8 +46,8 @@ impl Plan {
     }
 
     /// The offline messages of every further inference of the session.
-    pub(super) fn later_offline_messages(&self) -> Vec<PlannedMessage> {
-        let messages = offline::messages::list(self, false);
+    pub(super) fn later_offline_messages(&self, depth: Depth) -> Vec<PlannedMessage> {
+        let messages = offline::messages::list(self, depth, false);
         messages.iter().map(|message| PlannedMessage::of(Phase::Offline, message)).collect()
     }
 }

@@ -1,13 +1,11 @@
 //! Every byte and round of an inference, predicted from the plan alone.
 
 use crypto::he::{LinearAnswer, LinearRequest};
+use crypto::ot::Depth;
 use network::walk::StepId;
 
 use super::{Plan, PlannedMessage};
 use crate::transcript::{Phase, Traffic};
-
-/// Bytes of corrections for one oblivious transfer.
-const CORRECTION_BYTES: usize = 4;
 
 /// What one session and one inference will send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +55,8 @@ impl PlannedTraffic {
 }
 
 impl Plan {
-    /// What each step with messages costs, in order.
-    pub fn layers(&self) -> Vec<LayerTraffic> {
+    /// What each step with messages costs, in order, with transfers of this depth.
+    pub fn layers(&self, depth: Depth) -> Vec<LayerTraffic> {
         let mut layers: Vec<LayerTraffic> = Vec::new();
         for job in &self.linear {
             let homomorphic = LinearRequest::length(&job.layout) + LinearAnswer::length(&job.layout);
@@ -72,7 +70,7 @@ impl Plan {
             let layer = layers.last_mut().expect("one was pushed");
             let (counts, bytes) = (planned.part.counts(), planned.part.bytes());
             let transfers = planned.part.transfer_count() + planned.part.reverse_count();
-            let offline = (bytes.offer + bytes.advance + CORRECTION_BYTES * transfers) as u64;
+            let offline = (bytes.offer + bytes.advance + depth.trees() / 8 * transfers) as u64;
             let online = (bytes.opening + bytes.reply) as u64;
             layer.relus += counts.relus as u64;
             layer.linearized += counts.linearized as u64;
@@ -99,8 +97,8 @@ impl Plan {
         }
     }
 
-    /// Predicts the traffic, headers of the frames included.
-    pub fn traffic(&self) -> PlannedTraffic {
+    /// Predicts the traffic, headers of the frames included, with transfers of this depth.
+    pub fn traffic(&self, depth: Depth) -> PlannedTraffic {
         let of = |messages: &[PlannedMessage], phase| {
             let mut traffic = Traffic::default();
             let mut last = None;
@@ -116,11 +114,11 @@ impl Plan {
             }
             traffic
         };
-        let messages = self.messages();
+        let messages = self.messages(depth);
         PlannedTraffic {
             set_up: of(&messages, Phase::SetUp),
             offline: of(&messages, Phase::Offline),
-            later_offline: of(&self.later_offline_messages(), Phase::Offline),
+            later_offline: of(&self.later_offline_messages(depth), Phase::Offline),
             online: of(&messages, Phase::Online),
         }
     }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crypto::domain;
 use crypto::garble::label::Offset;
 use crypto::he::{ClientKey, PublicSeed};
-use crypto::ot::TreeSums;
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::extension::{CorrelatedReceiver, CorrelatedSender, ReceiverSetup, SenderSetup};
 use crypto::ot::values::CorrelationOffset;
+use crypto::ot::{Depth, TreeSums};
 use crypto::random::{Direction, Generator, InferenceId, SessionId};
 use network::digest::Digest;
 use network::inference_model::ModelOutline;
@@ -31,7 +31,7 @@ impl<'a> Greeting<'a> {
     pub(crate) fn start(wishes: &'a Wishes) -> Result<(ClientHello, Self), InferenceError> {
         let nonce: [u8; NONCE_BYTES] = *fresh_seed()?.expose();
         let hello =
-            ClientHello { nonce, wish: wishes.reveal, relus: wishes.relus, model: wishes.model.clone() };
+            ClientHello { nonce, wish: wishes.reveal, relus: wishes.relus, depth: wishes.depth, model: wishes.model.clone() };
         Ok((hello, Self { wishes, nonce }))
     }
 
@@ -54,15 +54,16 @@ impl<'a> Greeting<'a> {
         let plan = Arc::new(Plan::new(Arc::new(outline), hello.terms)?);
         wishes.check_plan(&plan)?;
         let agreement = Agreement { outline: digest, commitment: hello.commitment, plan: plan_digest(&plan) };
-        let id = session_id(&nonce, &hello.nonce, &agreement, hello.terms, channel_binding);
+        let id = session_id(&nonce, &hello.nonce, &agreement, (hello.terms, hello.depth), channel_binding);
         let seed = PublicSeed::derive(&nonce, &hello.nonce)?;
-        Ok((agreement, Agreed { plan, model: hello.model, agreement, id, seed }))
+        Ok((agreement, Agreed { plan, depth: hello.depth, model: hello.model, agreement, id, seed }))
     }
 }
 
 /// A client that knows the plan.
 pub(crate) struct Agreed {
     plan: Arc<Plan>,
+    depth: Depth,
     model: ModelName,
     agreement: Agreement,
     pub(crate) id: SessionId,
@@ -81,7 +82,7 @@ impl Agreed {
             keys.push(key);
         }
         let mut generator = fresh_seed()?.generator();
-        let (point, transfers) = ReceiverSetup::start(self.id, &mut generator);
+        let (point, transfers) = ReceiverSetup::start(self.id, self.depth, &mut generator);
         Ok((messages, point, Keyed { agreed: self, keys, transfers, generator }))
     }
 }
@@ -107,16 +108,17 @@ impl Keyed {
         reverse_point: Option<&SenderPoint>,
     ) -> Result<(TreeSums, Option<ReceiverPoints>, ClientSession), InferenceError> {
         let (sums, receiver) = self.transfers.finish(points, &mut self.generator)?;
-        let Agreed { plan, model, agreement, id, .. } = self.agreed;
+        let Agreed { plan, depth, model, agreement, id, .. } = self.agreed;
         let scope = session_scope(id, Direction::ClientToServer, 0);
         let mut generator = fresh_seed()?.derive(domain::GATE_OFFSET, &scope).generator();
         let correlation = CorrelationOffset::random(&mut generator);
         let reverse_offset = Offset::new(correlation.expose())?;
         let answered =
-            reverse_point.map(|point| SenderSetup::start(id.reversed(), correlation, point, &mut generator));
+            reverse_point.map(|point| SenderSetup::start(id.reversed(), depth, correlation, point, &mut generator));
         let (reverse_points, reverse_setup) = answered.unzip();
         let session = ClientSession {
             plan,
+            depth,
             model,
             agreement,
             id,
@@ -134,6 +136,7 @@ impl Keyed {
 /// What a client has once the set-up is done.
 pub(crate) struct ClientSession {
     pub(crate) plan: Arc<Plan>,
+    pub(crate) depth: Depth,
     pub(crate) model: ModelName,
     pub(crate) agreement: Agreement,
     pub(crate) id: SessionId,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crypto::he::PublicKey;
-use crypto::ot::TreeSums;
+use crypto::ot::{Depth, TreeSums};
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use network::bytes::{ByteReader, Truncated};
 use network::digest::Digest;
@@ -65,17 +65,23 @@ pub struct ClientHello {
     pub wish: Option<Reveal>,
     /// How ReLUs are to round; none leaves it to the server.
     pub relus: Option<ReluRounding>,
+    /// How deep the trees of transfers are to be; none leaves it to the server.
+    pub depth: Option<Depth>,
     /// The model it wants.
     pub model: ModelName,
 }
 
 impl ClientHello {
     /// Its length.
-    pub const BYTES: usize = NONCE_BYTES + 2 + NAME_BYTES;
+    pub const BYTES: usize = NONCE_BYTES + 3 + NAME_BYTES;
 
     /// As it crosses the wire.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let wishes = [self.wish.map_or(ANY, reveal_byte), self.relus.map_or(ANY, relus_byte)];
+        let wishes = [
+            self.wish.map_or(ANY, reveal_byte),
+            self.relus.map_or(ANY, relus_byte),
+            self.depth.map_or(ANY, depth_byte),
+        ];
         [&self.nonce[..], &wishes, &self.model.to_bytes()].concat()
     }
 
@@ -87,13 +93,14 @@ impl ClientHello {
         let length = HelloError::Length { came: bytes.len() };
         let mut reader = ByteReader::new(bytes);
         let fields = (|| Ok::<_, Truncated>((reader.array()?, reader.array()?, reader.array()?)))();
-        let (nonce, [wish, relus], name) = fields.map_err(|_| length)?;
+        let (nonce, [wish, relus, depth], name) = fields.map_err(|_| length)?;
         if !reader.rest().is_empty() {
             return Err(length);
         }
         let wish = if wish == ANY { None } else { Some(reveal_of(wish)?) };
         let relus = if relus == ANY { None } else { Some(relus_of(relus)?) };
-        Ok(Self { nonce, wish, relus, model: ModelName::from_bytes(&name)? })
+        let depth = if depth == ANY { None } else { Some(depth_of(depth)?) };
+        Ok(Self { nonce, wish, relus, depth, model: ModelName::from_bytes(&name)? })
     }
 }
 
@@ -104,6 +111,8 @@ pub struct ServerHello {
     pub nonce: [u8; NONCE_BYTES],
     /// What the client will learn, and how ReLUs round.
     pub terms: Terms,
+    /// How deep the trees of transfers are.
+    pub depth: Depth,
     /// The salted commitment to the weights.
     pub commitment: Digest,
     /// The model's name.
@@ -114,12 +123,13 @@ pub struct ServerHello {
 
 impl ServerHello {
     /// Its length without the outline.
-    pub const BYTES: usize = NONCE_BYTES + 2 + Digest::BYTES + NAME_BYTES;
+    pub const BYTES: usize = NONCE_BYTES + 3 + Digest::BYTES + NAME_BYTES;
 
     /// As it crosses the wire.
     pub fn to_bytes(&self) -> Vec<u8> {
         let name = self.model.to_bytes();
-        [&self.nonce[..], &terms_bytes(self.terms), self.commitment.as_bytes(), &name, &self.outline].concat()
+        let depth = [depth_byte(self.depth)];
+        [&self.nonce[..], &terms_bytes(self.terms), &depth, self.commitment.as_bytes(), &name, &self.outline].concat()
     }
 
     /// Reads it; the outline is not looked at.
@@ -130,11 +140,11 @@ impl ServerHello {
         let mut reader = ByteReader::new(bytes);
         let mut fields =
             || Ok::<_, Truncated>((reader.array()?, reader.array()?, reader.array()?, reader.array()?));
-        let (nonce, [reveal, relus], commitment, name) =
+        let (nonce, [reveal, relus, depth], commitment, name) =
             fields().map_err(|_| HelloError::Length { came: bytes.len() })?;
         let terms = Terms { reveal: reveal_of(reveal)?, relus: relus_of(relus)? };
-        let model = ModelName::from_bytes(&name)?;
-        Ok(Self { nonce, terms, commitment: Digest(commitment), model, outline: reader.rest().to_vec() })
+        let (depth, model) = (depth_of(depth)?, ModelName::from_bytes(&name)?);
+        Ok(Self { nonce, terms, depth, commitment: Digest(commitment), model, outline: reader.rest().to_vec() })
     }
 }
 
@@ -197,6 +207,15 @@ const ANY: u8 = 0xff;
 /// hangs up.
 pub(crate) const fn terms_bytes(terms: Terms) -> [u8; 2] {
     [reveal_byte(terms.reveal), relus_byte(terms.relus)]
+}
+
+/// The server says the depth too, and takes the client's wish.
+pub(crate) const fn depth_byte(depth: Depth) -> u8 {
+    depth.bits() as u8
+}
+
+fn depth_of(byte: u8) -> Result<Depth, HelloError> {
+    Depth::from_bits(byte).ok_or(HelloError::Depth { came: byte })
 }
 
 const fn relus_byte(relus: ReluRounding) -> u8 {
@@ -265,6 +284,12 @@ pub enum HelloError {
         /// What came.
         came: u8,
     },
+    /// An unknown depth.
+    #[error("the peer names {came} as how deep the trees of transfers are; there are 4 and 8")]
+    Depth {
+        /// What came.
+        came: u8,
+    },
     /// An unusable name.
     #[error("a model's name has at most {NAME_BYTES} bytes and no control characters")]
     Name,
@@ -279,13 +304,14 @@ mod tests {
         for wish in [None, Some(Reveal::Logits), Some(Reveal::Class)] {
             let relus = wish.map(|_| ReluRounding::Nearest);
             let model = ModelName::new("chest-x-ray é").unwrap();
-            let hello = ClientHello { nonce: [7; 32], wish, relus, model };
+            let hello = ClientHello { nonce: [7; 32], wish, relus, depth: wish.map(|_| Depth::Eight), model };
             assert_eq!(hello.to_bytes().len(), ClientHello::BYTES);
             assert_eq!(ClientHello::from_bytes(&hello.to_bytes()).unwrap(), hello);
         }
         let hello = ServerHello {
             nonce: [1; 32],
             terms: Terms { reveal: Reveal::Class, relus: ReluRounding::Nearest },
+            depth: Depth::Eight,
             commitment: Digest([2; 32]),
             model: ModelName::default(),
             outline: vec![3; 100],
@@ -299,7 +325,7 @@ mod tests {
 
     #[test]
     fn short_long_and_senseless_hellos_are_refused() {
-        let bytes = ClientHello { nonce: [7; 32], wish: None, relus: None, model: ModelName::default() };
+        let bytes = ClientHello { nonce: [7; 32], wish: None, relus: None, depth: None, model: ModelName::default() };
         let bytes = bytes.to_bytes();
         for length in 0..bytes.len() {
             assert!(ClientHello::from_bytes(&bytes[..length]).is_err());
@@ -312,8 +338,11 @@ mod tests {
         let mut other = bytes.clone();
         other[33] = 9;
         assert_eq!(ClientHello::from_bytes(&other), Err(HelloError::Relus { came: 9 }));
+        let mut other = bytes.clone();
+        other[34] = 9;
+        assert_eq!(ClientHello::from_bytes(&other), Err(HelloError::Depth { came: 9 }));
         let mut other = bytes;
-        other[34] = 0xff;
+        other[35] = 0xff;
         assert_eq!(ClientHello::from_bytes(&other), Err(HelloError::Name));
         assert!(ModelName::new(&"x".repeat(65)).is_err() && ModelName::new("a\nb").is_err());
     }

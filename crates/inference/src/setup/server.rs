@@ -5,10 +5,10 @@ use std::sync::Arc;
 use crypto::domain;
 use crypto::garble::label::Offset;
 use crypto::he::{HeParameters, PublicKey, PublicSeed};
-use crypto::ot::TreeSums;
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::extension::{CorrelatedReceiver, CorrelatedSender, ReceiverSetup, SenderSetup};
 use crypto::ot::values::CorrelationOffset;
+use crypto::ot::{Depth, TreeSums};
 use crypto::random::{Direction, Generator, InferenceId, SessionId};
 
 use super::messages::{Agreement, ClientHello, ModelName, NONCE_BYTES, ServerHello};
@@ -20,6 +20,7 @@ use crate::server::ServedModel;
 /// A server that has answered a hello.
 pub(crate) struct Greeted {
     model: Arc<ServedModel>,
+    depth: Depth,
     name: ModelName,
     nonces: ([u8; NONCE_BYTES], [u8; NONCE_BYTES]),
 }
@@ -35,26 +36,28 @@ impl Greeted {
         check_wishes(hello.wish, hello.relus, terms)?;
         let nonce: [u8; NONCE_BYTES] = *fresh_seed()?.expose();
         let (commitment, outline) = (model.agreement().commitment, model.outline_bytes().to_vec());
-        let answer = ServerHello { nonce, terms, commitment, model: name.clone(), outline };
-        Ok((answer, Self { model, name, nonces: (hello.nonce, nonce) }))
+        let depth = hello.depth.unwrap_or_default();
+        let answer = ServerHello { nonce, terms, depth, commitment, model: name.clone(), outline };
+        Ok((answer, Self { model, depth, name, nonces: (hello.nonce, nonce) }))
     }
 
     /// Compares what the client understood.
     pub(crate) fn hear(self, theirs: &Agreement, channel_binding: &[u8]) -> Result<Agreed, InferenceError> {
-        let Self { model, name, nonces: (client, server) } = self;
+        let Self { model, depth, name, nonces: (client, server) } = self;
         let (ours, terms) = (model.agreement(), model.plan().terms());
         if let Some(what) = ours.difference(theirs) {
             return Err(InferenceError::Difference { what });
         }
-        let id = session_id(&client, &server, ours, terms, channel_binding);
+        let id = session_id(&client, &server, ours, (terms, depth), channel_binding);
         let seed = PublicSeed::derive(&client, &server)?;
-        Ok(Agreed { model, name, id, seed, keys: Vec::new() })
+        Ok(Agreed { model, depth, name, id, seed, keys: Vec::new() })
     }
 }
 
 /// A server whose client understood the same.
 pub(crate) struct Agreed {
     model: Arc<ServedModel>,
+    depth: Depth,
     name: ModelName,
     pub(crate) id: SessionId,
     seed: PublicSeed,
@@ -83,9 +86,10 @@ impl Agreed {
         let mut generator = fresh_seed()?.derive(domain::GARBLE_OFFSET, &scope).generator();
         let correlation = CorrelationOffset::random(&mut generator);
         let offset = Arc::new(Offset::new(correlation.expose())?);
-        let (points, transfers) = SenderSetup::start(self.id, correlation, point, &mut generator);
+        let depth = self.depth;
+        let (points, transfers) = SenderSetup::start(self.id, depth, correlation, point, &mut generator);
         let reverses = self.model.plan().reverse_count() > 0;
-        let reverse = reverses.then(|| ReceiverSetup::start(self.id.reversed(), &mut generator));
+        let reverse = reverses.then(|| ReceiverSetup::start(self.id.reversed(), depth, &mut generator));
         let (reverse_point, reverse) = reverse.unzip();
         Ok((points, reverse_point, Waiting { agreed: self, offset, transfers, reverse, generator }))
     }
@@ -112,13 +116,14 @@ impl Waiting {
         sums: &TreeSums,
         reverse_points: Option<&ReceiverPoints>,
     ) -> Result<ServerSession, InferenceError> {
-        let Agreed { model, name, id, keys, .. } = self.agreed;
+        let Agreed { model, depth, name, id, keys, .. } = self.agreed;
         let sender = self.transfers.finish(sums);
         let reverse = self.reverse.zip(reverse_points);
         let reverse = reverse.map(|(setup, points)| setup.finish(points, &mut self.generator)).transpose()?;
         let (reverse_sums, reverse) = reverse.unzip();
         Ok(ServerSession {
             model,
+            depth,
             name,
             id,
             keys: keys.into(),
@@ -134,6 +139,7 @@ impl Waiting {
 /// What a server has once the set-up is done.
 pub(crate) struct ServerSession {
     pub(crate) model: Arc<ServedModel>,
+    pub(crate) depth: Depth,
     pub(crate) name: ModelName,
     pub(crate) id: SessionId,
     pub(crate) keys: Arc<[PublicKey]>,

@@ -148,7 +148,7 @@ fn names(plan: &Plan) -> Vec<(String, bool)> {
     say("prepare", true);
     say("accepted", false);
     let step = |job| plan.job(job).step.0;
-    for message in offline::messages::list(plan, true) {
+    for message in offline::messages::list(plan, Depth::Four, true) {
         use offline::messages::{ClientWords, ServerWords};
         match message.words {
             Words::Up(ClientWords::Request(job)) => say(&format!("request of step {}", step(job)), true),

@@ -7,7 +7,7 @@ use super::{Object, list};
 use crate::connection::Role;
 use crate::connection::frame::{FrameKind, Header, MAGIC, PROTOCOL_VERSION};
 use crate::connection::refusal::{Refusal, RefusalCode};
-use crate::plan::Reveal;
+use crate::plan::{ReluRounding, Reveal, Terms};
 use crate::requests::{Reply, Request, Room, StoredId};
 use crate::setup::messages::{Agreement, ClientHello, ModelName, ServerHello};
 
@@ -54,7 +54,7 @@ fn hellos() -> Vec<String> {
     let mut all = Vec::new();
     for (wish, word) in [(None, "any"), (Some(Reveal::Logits), "logits"), (Some(Reveal::Class), "class")] {
         let relus = wish.map(|_| ReluRounding::Nearest);
-        let hello = ClientHello { nonce: [1; 32], wish, relus, model: ModelName::new("chest é").unwrap() };
+        let hello = ClientHello { nonce: [1; 32], wish, relus, depth: None, model: ModelName::new("chest é").unwrap() };
         let fields = Object::new()
             .hex("nonce", &hello.nonce)
             .text("wish", word)
@@ -65,6 +65,7 @@ fn hellos() -> Vec<String> {
     let hello = ServerHello {
         nonce: [2; 32],
         terms: Terms { reveal: Reveal::Class, relus: ReluRounding::Stochastic },
+        depth: Depth::Eight,
         commitment: Digest([3; 32]),
         model: ModelName::new("chest").unwrap(),
         outline: vec![4, 5, 6],
@@ -73,6 +74,7 @@ fn hellos() -> Vec<String> {
         .hex("nonce", &hello.nonce)
         .text("mode", "class")
         .text("relus", "by shares")
+        .raw("depth", "8")
         .hex("commitment", hello.commitment.as_bytes())
         .text("model", hello.model.as_str())
         .hex("outline", &hello.outline);

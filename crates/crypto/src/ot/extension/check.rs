@@ -1,7 +1,7 @@
 //! That all trees of a chunk were corrected towards the same choices, and were grown as they should be.
 //!
 //! A receiver that corrects trees towards different choices b would hold labels between the sender's two, and could find
-//! out four bits of the offset at a time by trying. So the sender checks each chunk before it uses a label of it (Roy,
+//! out the offset by trying, the four or eight bits of a tree at a time. So the sender checks each chunk before it uses a label of it (Roy,
 //! SoftSpokenOT, section 4, with a linear hash over the field of 2^128 elements, and with the challenge taken from the
 //! corrections themselves, after Fiat and Shamir):
 //!
@@ -14,8 +14,8 @@
 //! ```
 //!
 //! 128 further transfers with random choices enter h with the coefficient 1; h(b) is uniform through them and tells the
-//! sender nothing. A tree whose choices have another hash passes only if the receiver knew the offset's four bits there:
-//! passing with g bits known has a chance of 2^-g, which is what guessing them is worth.
+//! sender nothing. A tree whose choices have another hash passes only if the receiver knew the offset's bits there, all
+//! four or eight: passing with g bits known has a chance of 2^-g, which is what guessing them is worth.
 
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 use zeroize::Zeroizing;
@@ -23,7 +23,7 @@ use zeroize::Zeroizing;
 use super::Range;
 use crate::domain;
 use crate::ot::error::OtError;
-use crate::ot::kernel::{COLUMNS, Engine, Product, multiply_add};
+use crate::ot::kernel::{COLUMNS, Engine, Product};
 use crate::random::{Generator, Seed};
 
 /// Transfers with random choices that every chunk has besides those it was asked for.
@@ -103,13 +103,14 @@ impl<'a> Corrected<'a> {
     /// h of packed bits, without the masking ones.
     fn hash_bits(&self, bits: &[u8]) -> u128 {
         let mut challenge = self.challenge();
-        let mut sum = Zeroizing::new(Product::default());
+        let mut sum = Zeroizing::new([Product::default()]);
         for bytes in bits.chunks(16) {
             let mut word = Zeroizing::new([0; 16]);
             word[..bytes.len()].copy_from_slice(bytes);
-            multiply_add(&mut sum, u128::from_le_bytes(*word), challenge.next_u128());
+            let word = Zeroizing::new([u128::from_le_bytes(*word)]);
+            self.engine.multiply_add(&mut *sum, &*word, challenge.next_u128());
         }
-        reduce(&sum)
+        reduce(&sum[0])
     }
 
     /// h of every column of the labels, and of the masking ones.
@@ -117,7 +118,7 @@ impl<'a> Corrected<'a> {
         let mut challenge = self.challenge();
         let mut sums = Zeroizing::new([Product::default(); COLUMNS]);
         self.engine.columns_of(labels, |words| {
-            self.engine.multiply_add(&mut sums, words, challenge.next_u128());
+            self.engine.multiply_add(&mut *sums, words, challenge.next_u128());
         });
         self.engine.columns_of(masking, |words| {
             sums.iter_mut().zip(words).for_each(|(sum, word)| sum[0] ^= word);
@@ -158,7 +159,7 @@ mod tests {
     use super::super::{CorrelatedReceiver, CorrelatedSender, ReceiverChunk};
     use super::*;
     use crate::cpu::CpuFeatures;
-    use crate::ot::tree::DEPTH;
+    use crate::ot::depth::Depth;
     use crate::ot::values::{CorrelationOffset, SecretBits};
     use crate::ot::{ideal, tree};
     use crate::random::SessionId;
@@ -177,28 +178,34 @@ mod tests {
         product
     }
 
+    fn engine(cpu: CpuFeatures, generator: &mut Generator) -> Engine {
+        let (keys, _) = ideal::base_transfers(0, generator);
+        let (_, leaves) = tree::grow(SessionId([1; 32]), Depth::default(), &keys, generator);
+        Engine::new(cpu, &leaves)
+    }
+
     #[test]
     fn products_are_those_of_the_field() {
         let mut generator = Seed::from_bytes([1; 32]).generator();
-        for _ in 0..200 {
-            let (left, right) = (generator.next_u128(), generator.next_u128());
-            let mut sum = Product::default();
-            multiply_add(&mut sum, left, right);
-            assert_eq!(reduce(&sum), slow_product(left, right));
+        for cpu in [CpuFeatures::PORTABLE, CpuFeatures::available()] {
+            let engine = engine(cpu, &mut generator);
+            let mut factors: Vec<[u128; 2]> =
+                (0..200).map(|_| [generator.next_u128(), generator.next_u128()]).collect();
+            factors.push([1 << 127; 2]);
+            for [left, right] in factors {
+                let mut sum = [Product::default()];
+                engine.multiply_add(&mut sum, &[left], right);
+                assert_eq!(reduce(&sum[0]), slow_product(left, right));
+            }
         }
-        let mut sum = Product::default();
-        multiply_add(&mut sum, 1 << 127, 1 << 127);
-        assert_eq!(reduce(&sum), slow_product(1 << 127, 1 << 127));
     }
 
     #[test]
     fn hashes_of_bits_and_of_columns_are_the_same_function() {
         let mut generator = Seed::from_bytes([2; 32]).generator();
         for cpu in [CpuFeatures::PORTABLE, CpuFeatures::available()] {
-            let (keys, _) = ideal::base_transfers(0, &mut generator);
-            let (_, leaves) = tree::grow(SessionId([1; 32]), &keys, &mut generator);
+            let engine = engine(cpu, &mut generator);
             let range = Range { session: SessionId([1; 32]), first_cipher: 3, count: 700 };
-            let engine = Engine::new(cpu, &leaves);
             let corrected = Corrected::new(&engine, &range, b"corrections");
             let labels: Vec<u128> = (0..700).map(|_| generator.next_u128()).collect();
             let hashes = corrected.hash_columns([&labels, &[0; MASKING]]);
@@ -209,46 +216,97 @@ mod tests {
         }
     }
 
-    /// A receiver that corrects one tree towards another choice in one transfer, and guesses the offset's bits there.
-    fn cheat(tree: usize, guess: u128) -> (Result<(), OtError>, u128) {
-        let mut generator = Seed::from_bytes([3; 32]).generator();
-        let offset = CorrelationOffset::random(&mut generator);
-        let bits = offset.expose() >> (DEPTH * tree) & 15;
-        let (pairs, chosen) = ideal::base_transfers(tree::base_choices(&offset), &mut generator);
-        let (session, cpu) = (SessionId([9; 32]), CpuFeatures::available());
-        let (sums, mut receiver) = CorrelatedReceiver::from_base(session, &pairs, &mut generator, cpu);
-        let mut sender = CorrelatedSender::from_base(session, offset, &chosen, &sums, cpu);
-        let choices = SecretBits::random(300, &mut generator);
-        let mut labels = vec![0; 300];
-        let chunk = receiver.next_chunk(300).unwrap();
-        let mut corrections =
-            ReceiverChunk::twin_for_attack(&chunk).extend_into(&choices, &mut labels).unwrap();
-        let (keys, range) = chunk.parts_for_attack();
-        // Transfer 77 of this tree.
-        corrections.bytes[tree * 300_usize.div_ceil(8) + 77 / 8] ^= 1 << (77 % 8);
-        let mut lie = [0; 38];
-        lie[77 / 8] = 1 << (77 % 8);
-        let masking = masking_labels(&keys, &range);
-        let check = {
+    /// A receiver that lies, and the sender that it lies to.
+    struct Cheat {
+        depth: Depth,
+        receiver: CorrelatedReceiver,
+        sender: CorrelatedSender,
+        generator: Generator,
+    }
+
+    impl Cheat {
+        fn new(depth: Depth) -> Self {
+            let mut generator = Seed::from_bytes([3; 32]).generator();
+            let offset = CorrelationOffset::random(&mut generator);
+            let (cpu, session) = (CpuFeatures::available(), SessionId([9; 32]));
+            let (sender, receiver) = ideal::extension_on(cpu, depth, session, offset, &mut generator);
+            Self { depth, receiver, sender, generator }
+        }
+
+        /// The offset's bits that a tree carries.
+        fn offset_bits(&self, tree: usize) -> u128 {
+            self.sender.offset().expose() >> (self.depth.bits() * tree) & (self.depth.leaves() as u128 - 1)
+        }
+
+        /// Corrects some trees towards another choice in one transfer, and guesses the offset's bits there.
+        fn attempt(&mut self, lies: &[(usize, u128)]) -> Result<(), OtError> {
+            let choices = SecretBits::random(300, &mut self.generator);
+            let mut labels = vec![0; 300];
+            let chunk = self.receiver.next_chunk(300).unwrap();
+            let mut corrections =
+                ReceiverChunk::twin_for_attack(&chunk).extend_into(&choices, &mut labels).unwrap();
+            let (keys, range) = chunk.parts_for_attack();
+            // Transfer 77 of these trees.
+            let mut lie = [0; 38];
+            lie[77 / 8] = 1 << (77 % 8);
+            for (tree, _) in lies {
+                corrections.bytes[tree * 38 + 77 / 8] ^= lie[77 / 8];
+            }
+            let masking = masking_labels(&keys, &range);
             let corrected = Corrected::new(keys.engine(), &range, corrections.corrected());
             let mask = u128::from_le_bytes(*masking_choices(keys.masking(), &range));
             let mut columns = corrected.hash_columns([&labels, &masking]);
-            for bit in 0..DEPTH {
-                columns[DEPTH * tree + bit] ^= (guess >> bit & 1).wrapping_neg() & corrected.hash_bits(&lie);
+            for (tree, guess) in lies {
+                for bit in 0..self.depth.bits() {
+                    columns[self.depth.bits() * tree + bit] ^=
+                        (guess >> bit & 1).wrapping_neg() & corrected.hash_bits(&lie);
+                }
             }
-            Check { choices: corrected.hash_bits(choices.expose()) ^ mask, digest: digest(&columns) }
-        };
-        let strips = corrections.bytes.len() - Check::BYTES;
-        corrections.bytes[strips..].copy_from_slice(&check.to_bytes());
-        (sender.extend(&corrections).map(drop), bits)
+            let choices = corrected.hash_bits(choices.expose()) ^ mask;
+            let check = Check { choices, digest: digest(&columns) };
+            let strips = corrections.bytes.len() - Check::BYTES;
+            corrections.bytes[strips..].copy_from_slice(&check.to_bytes());
+            self.sender.extend(&corrections).map(drop)
+        }
     }
 
     #[test]
     fn attack_a_lie_in_one_tree_passes_only_with_the_offsets_bits_guessed() {
-        for tree in [1, 31] {
-            let passed: Vec<u128> = (0..16).filter(|guess| cheat(tree, *guess).0.is_ok()).collect();
-            assert_eq!(passed, [cheat(tree, 0).1], "one guess in sixteen, and the right one");
+        for depth in Depth::ALL {
+            let mut cheat = Cheat::new(depth);
+            for tree in [1, depth.trees() - 1] {
+                let guesses = 0..depth.leaves() as u128;
+                let passed: Vec<u128> =
+                    guesses.filter(|guess| cheat.attempt(&[(tree, *guess)]).is_ok()).collect();
+                assert_eq!(passed, [cheat.offset_bits(tree)], "one guess of all leaves, and the right one");
+            }
         }
-        assert!((0..16).any(|guess| cheat(5, guess).0 == Err(OtError::Inconsistent)));
+    }
+
+    #[test]
+    fn attack_the_tree_of_the_fixed_bit_hides_one_bit_less() {
+        for depth in Depth::ALL {
+            let mut cheat = Cheat::new(depth);
+            // Who knows that the lowest bit is set has half as many guesses to make.
+            let guesses = (0..depth.leaves() as u128).filter(|guess| guess & 1 == 1);
+            let passed: Vec<u128> = guesses.filter(|guess| cheat.attempt(&[(0, *guess)]).is_ok()).collect();
+            assert_eq!(passed, [cheat.offset_bits(0)]);
+        }
+    }
+
+    #[test]
+    fn attack_lies_in_two_trees_pass_only_with_both_guessed() {
+        for depth in Depth::ALL {
+            let mut cheat = Cheat::new(depth);
+            let right = [2, 3].map(|tree| (tree, cheat.offset_bits(tree)));
+            assert_eq!(cheat.attempt(&right), Ok(()));
+            for wrong in 0..depth.bits() {
+                for tree in 0..2 {
+                    let mut guesses = right;
+                    guesses[tree].1 ^= 1 << wrong;
+                    assert_eq!(cheat.attempt(&guesses), Err(OtError::Inconsistent));
+                }
+            }
+        }
     }
 }

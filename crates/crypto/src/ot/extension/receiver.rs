@@ -5,9 +5,10 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use super::check::{self, Check, Corrected, MASKING};
-use super::{Corrections, Counter, Range, load_strip};
+use super::{Corrections, Counter, Range, load_strip, strips_length};
 use crate::cpu::CpuFeatures;
 use crate::ot::base::{BaseSender, BaseSenderKeys, ReceiverPoints, SenderPoint};
+use crate::ot::depth::Depth;
 use crate::ot::error::OtError;
 use crate::ot::kernel::{BLOCK, CIPHERS_PER_BLOCK, Engine, Workspace};
 use crate::ot::tree::{self, TreeSums};
@@ -17,14 +18,15 @@ use crate::random::{Generator, Seed, SessionId};
 /// The receiver while it waits for the base receiver's points. In the base transfers it is the sender.
 pub struct ReceiverSetup {
     session: SessionId,
+    depth: Depth,
     base: BaseSender,
 }
 
 impl ReceiverSetup {
-    /// Opens the setup.
-    pub fn start(session: SessionId, generator: &mut Generator) -> (SenderPoint, Self) {
+    /// Opens the setup of an extension with trees of this depth, which the sender must know too.
+    pub fn start(session: SessionId, depth: Depth, generator: &mut Generator) -> (SenderPoint, Self) {
         let (message, base) = BaseSender::start(session, generator);
-        (message, Self { session, base })
+        (message, Self { session, depth, base })
     }
 
     /// Grows the trees and hands the sender all but one leaf of each.
@@ -37,7 +39,8 @@ impl ReceiverSetup {
         generator: &mut Generator,
     ) -> Result<(TreeSums, CorrelatedReceiver), OtError> {
         let keys = self.base.finish(answer)?;
-        Ok(CorrelatedReceiver::from_base(self.session, &keys, generator, CpuFeatures::available()))
+        let cpu = CpuFeatures::available();
+        Ok(CorrelatedReceiver::from_base(self.session, self.depth, &keys, generator, cpu))
     }
 }
 
@@ -70,13 +73,19 @@ impl CorrelatedReceiver {
     /// Grows the trees on base keys that are there already.
     pub(in crate::ot) fn from_base(
         session: SessionId,
+        depth: Depth,
         keys: &BaseSenderKeys,
         generator: &mut Generator,
         cpu: CpuFeatures,
     ) -> (TreeSums, Self) {
-        let (sums, leaves) = tree::grow(session, keys, generator);
+        let (sums, leaves) = tree::grow(session, depth, keys, generator);
         let keys = Keys { engine: Engine::new(cpu, &leaves), masking: generator.seed() };
         (sums, Self { keys: Arc::new(keys), counter: Counter::new(session) })
+    }
+
+    /// How deep the trees are.
+    pub fn depth(&self) -> Depth {
+        self.keys.engine.depth()
     }
 
     /// Takes the next `count` transfers from the streams. The sender must take the same count at the same
@@ -142,20 +151,21 @@ impl ReceiverChunk {
     pub fn expand_into(self, labels: &mut [u128]) -> Result<ExpandedChunk, OtError> {
         let (count, engine) = (self.range.count, &self.keys.engine);
         check_count(count, labels.len())?;
+        let depth = engine.depth();
         // The last strip is written whole before it is cut.
-        let bytes = Vec::with_capacity(Corrections::byte_length(count) + BLOCK / 8);
-        let mut sums = Corrections { count, bytes };
+        let bytes = Vec::with_capacity(Corrections::byte_length(count, depth) + BLOCK / 8);
+        let mut sums = Corrections { count, depth, bytes };
         let mut workspace = Workspace::new();
         for (block, labels) in labels.chunks_mut(BLOCK).enumerate() {
             let first_cipher = self.range.first_cipher + (block * CIPHERS_PER_BLOCK) as u64;
             engine.receiver_columns(first_cipher, &mut workspace);
-            sums.push_block(labels.len(), &workspace.corrections);
+            sums.push_block(labels.len(), workspace.corrections(depth));
             engine.transpose_into(&workspace, labels);
         }
         let masking_choices = check::masking_choices(&self.keys.masking, &self.range);
         load_strip(&mut workspace.choices, &*masking_choices);
         engine.receiver_columns(self.range.masking_cipher(), &mut workspace);
-        sums.push_block(MASKING, &workspace.corrections);
+        sums.push_block(MASKING, workspace.corrections(depth));
         let mut masking = Labels::zeroed(MASKING);
         engine.transpose_into(&workspace, &mut masking);
         let ReceiverChunk { keys, range } = self;
@@ -188,8 +198,8 @@ impl ExpandedChunk {
         let mut corrections = self.sums;
         check_count(corrections.count, choices.count())?;
         check_count(corrections.count, labels.len())?;
-        let strips = Corrections::strips_length(corrections.count);
-        let blocks = corrections.bytes[..strips].chunks_mut(Corrections::strips_length(BLOCK));
+        let (strips, block) = (corrections.strips_length(), strips_length(BLOCK, corrections.depth));
+        let blocks = corrections.bytes[..strips].chunks_mut(block);
         for (block, choices) in blocks.zip(choices.expose().chunks(BLOCK / 8)) {
             for strip in block.chunks_exact_mut(choices.len()) {
                 strip.iter_mut().zip(choices).for_each(|(sum, choice)| *sum ^= choice);

@@ -7,6 +7,7 @@ use super::check::{Corrected, MASKING};
 use super::{Corrections, Counter, Range};
 use crate::cpu::CpuFeatures;
 use crate::ot::base::{self, BaseReceiverKeys, ReceiverPoints, SenderPoint};
+use crate::ot::depth::Depth;
 use crate::ot::error::OtError;
 use crate::ot::kernel::{BLOCK, CIPHERS_PER_BLOCK, Engine, Workspace};
 use crate::ot::tree::{self, TreeSums};
@@ -17,25 +18,30 @@ use crate::random::{Generator, SessionId};
 /// offset.
 pub struct SenderSetup {
     session: SessionId,
+    depth: Depth,
     offset: CorrelationOffset,
     keys: BaseReceiverKeys,
 }
 
 impl SenderSetup {
-    /// Answers the receiver's point. The offset must be fresh: of this session and no other.
+    /// Answers the receiver's point. The offset must be fresh: of this session and no other. The depth is the one that
+    /// the receiver started with.
     pub fn start(
         session: SessionId,
+        depth: Depth,
         offset: CorrelationOffset,
         offer: &SenderPoint,
         generator: &mut Generator,
     ) -> (ReceiverPoints, Self) {
-        let (message, keys) = base::receive(session, tree::base_choices(&offset), offer, generator);
-        (message, Self { session, offset, keys })
+        let choices = tree::base_choices(depth, &offset);
+        let (message, keys) = base::receive(session, choices, offer, generator);
+        (message, Self { session, depth, offset, keys })
     }
 
     /// Rebuilds the trees without their hidden leaves.
     pub fn finish(self, sums: &TreeSums) -> CorrelatedSender {
-        CorrelatedSender::from_base(self.session, self.offset, &self.keys, sums, CpuFeatures::available())
+        let Self { session, depth, offset, keys } = self;
+        CorrelatedSender::from_base(session, depth, offset, &keys, sums, CpuFeatures::available())
     }
 }
 
@@ -66,12 +72,13 @@ impl CorrelatedSender {
     /// Rebuilds the trees on base keys that are there already.
     pub(in crate::ot) fn from_base(
         session: SessionId,
+        depth: Depth,
         offset: CorrelationOffset,
         keys: &BaseReceiverKeys,
         sums: &TreeSums,
         cpu: CpuFeatures,
     ) -> Self {
-        let leaves = tree::puncture(session, &offset, keys, sums);
+        let leaves = tree::puncture(session, depth, &offset, keys, sums);
         let engine = Engine::new(cpu, &leaves);
         Self { keys: Arc::new(Keys { engine, offset }), counter: Counter::new(session) }
     }
@@ -79,6 +86,11 @@ impl CorrelatedSender {
     /// The offset between the two labels of every transfer.
     pub fn offset(&self) -> &CorrelationOffset {
         &self.keys.offset
+    }
+
+    /// How deep the trees are.
+    pub fn depth(&self) -> Depth {
+        self.keys.engine.depth()
     }
 
     /// Takes the next `count` transfers from the streams. The receiver must take the same count at the same
@@ -119,8 +131,8 @@ impl SenderChunk {
     /// This side's labels: those of choice 0.
     ///
     /// # Errors
-    /// [`OtError::ItemCount`] when the corrections are for another count, [`OtError::Inconsistent`] when they are not for
-    /// one list of choices; the chunk is lost then, and after the latter the session.
+    /// [`OtError::ItemCount`] or [`OtError::Depth`] when the corrections are for another count or for trees of another
+    /// depth, [`OtError::Inconsistent`] when they are not for one list of choices; the chunk is lost then, and after the latter the session.
     pub fn extend(self, corrections: &Corrections) -> Result<SenderLabels, OtError> {
         let mut labels = Labels::zeroed(self.range.count);
         self.fill(corrections, &mut labels)?;
@@ -130,7 +142,7 @@ impl SenderChunk {
     /// Like [`Self::extend`], into a buffer of the caller that can be used again.
     ///
     /// # Errors
-    /// [`OtError::ItemCount`] when corrections or places are for another count, and otherwise as [`Self::extend`].
+    /// As [`Self::extend`], and [`OtError::ItemCount`] when there are not as many places as transfers.
     pub fn extend_into(self, corrections: &Corrections, labels: &mut [u128]) -> Result<(), OtError> {
         self.fill(corrections, labels)
     }
@@ -138,21 +150,29 @@ impl SenderChunk {
     fn fill(&self, corrections: &Corrections, labels: &mut [u128]) -> Result<(), OtError> {
         check_count(self.range.count, corrections.count())?;
         check_count(self.range.count, labels.len())?;
-        let mut workspace = Workspace::new();
         let Keys { engine, offset } = &*self.keys;
+        check_depth(engine.depth(), corrections.depth())?;
+        let mut workspace = Workspace::new();
         for (block, labels) in labels.chunks_mut(BLOCK).enumerate() {
-            corrections.load_block(block, &mut workspace.corrections);
+            corrections.load_block(block, workspace.corrections_mut(engine.depth()));
             let first_cipher = self.range.first_cipher + (block * CIPHERS_PER_BLOCK) as u64;
             engine.sender_columns(first_cipher, offset.expose(), &mut workspace);
             engine.transpose_into(&workspace, labels);
         }
-        corrections.load_masking(&mut workspace.corrections);
+        corrections.load_masking(workspace.corrections_mut(engine.depth()));
         engine.sender_columns(self.range.masking_cipher(), offset.expose(), &mut workspace);
         let mut masking = Labels::zeroed(MASKING);
         engine.transpose_into(&workspace, &mut masking);
         let corrected = Corrected::new(engine, &self.range, corrections.corrected());
         corrections.check().verify(&corrected, [labels, &masking], offset.expose())
     }
+}
+
+fn check_depth(expected: Depth, given: Depth) -> Result<(), OtError> {
+    if given != expected {
+        return Err(OtError::Depth { expected, given });
+    }
+    Ok(())
 }
 
 /// The sender's outcome of one chunk: label `Q_j` of choice 0; that of choice 1 is `Q_j` xor the offset.

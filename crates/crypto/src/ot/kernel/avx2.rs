@@ -3,47 +3,113 @@
 use std::arch::x86_64::*;
 
 use super::schedule::RoundKeys;
-use super::{COLUMNS, DEPTH, LEAVES, Product, Quarter, Workspace, offset_mask};
+use super::{GROUP, GROUP_BITS, Product, Quarter, Workspace, offset_mask};
+use crate::ot::depth::Depth;
 
 /// Half a strip, 1024 bits, in registers.
 type Half = [__m128i; 8];
 
 #[target_feature(enable = "avx2,aes")]
-pub(super) fn receiver_columns(leaves: &[RoundKeys], first: u64, workspace: &mut Workspace) {
+pub(super) fn receiver_columns(depth: Depth, leaves: &[RoundKeys], first: u64, workspace: &mut Workspace) {
+    match depth {
+        Depth::Four => receiver_trees::<4, 16>(leaves, first, workspace),
+        Depth::Eight => receiver_trees::<8, 256>(leaves, first, workspace),
+    }
+}
+
+#[target_feature(enable = "avx2,aes")]
+pub(super) fn sender_columns(
+    depth: Depth,
+    leaves: &[RoundKeys],
+    first: u64,
+    offset: u128,
+    workspace: &mut Workspace,
+) {
+    match depth {
+        Depth::Four => sender_trees::<4, 16>(leaves, first, offset, workspace),
+        Depth::Eight => sender_trees::<8, 256>(leaves, first, offset, workspace),
+    }
+}
+
+#[target_feature(enable = "avx2,aes")]
+fn receiver_trees<const BITS: usize, const LEAVES: usize>(
+    leaves: &[RoundKeys],
+    first: u64,
+    workspace: &mut Workspace,
+) {
     for half in 0..2 {
         let counters = counters(first + 8 * half as u64);
         for (tree, leaves) in leaves.as_chunks::<LEAVES>().0.iter().enumerate() {
-            let (sum, columns) = fold::<false>(leaves, &counters);
+            let (sum, columns) = fold::<false, BITS, LEAVES>(leaves, &counters);
             let choices = load_half(&workspace.choices, half);
             store_half(&mut workspace.corrections[tree], half, add(sum, choices));
             for (bit, column) in columns.into_iter().enumerate() {
-                put_column(workspace, tree * DEPTH + bit, half, column);
+                put_column(workspace, tree * BITS + bit, half, column);
             }
         }
     }
 }
 
 #[target_feature(enable = "avx2,aes")]
-pub(super) fn sender_columns(leaves: &[RoundKeys], first: u64, offset: u128, workspace: &mut Workspace) {
+fn sender_trees<const BITS: usize, const LEAVES: usize>(
+    leaves: &[RoundKeys],
+    first: u64,
+    offset: u128,
+    workspace: &mut Workspace,
+) {
     for half in 0..2 {
         let counters = counters(first + 8 * half as u64);
         for (tree, leaves) in leaves.as_chunks::<LEAVES>().0.iter().enumerate() {
-            let (_, columns) = fold::<true>(leaves, &counters);
+            let (_, columns) = fold::<true, BITS, LEAVES>(leaves, &counters);
             let correction = load_half(&workspace.corrections[tree], half);
             for (bit, column) in columns.into_iter().enumerate() {
-                let mask = _mm_set1_epi64x(offset_mask(offset, tree * DEPTH + bit) as i64);
+                let mask = _mm_set1_epi64x(offset_mask(offset, tree * BITS + bit) as i64);
                 let masked = correction.map(|word| _mm_and_si128(word, mask));
-                put_column(workspace, tree * DEPTH + bit, half, add(column, masked));
+                put_column(workspace, tree * BITS + bit, half, add(column, masked));
             }
         }
     }
 }
 
-/// The sum of all streams, and for each bit the sum of those whose leaf's number has it. Without leaf 0 when
+/// The sum of all streams of a tree, and for each bit the sum of those whose leaf's number has it. Without leaf 0 when
 /// `PUNCTURED`; the sum is then of no use.
 #[inline]
 #[target_feature(enable = "avx2,aes")]
-fn fold<const PUNCTURED: bool>(leaves: &[RoundKeys; LEAVES], counters: &Half) -> (Half, [Half; DEPTH]) {
+fn fold<const PUNCTURED: bool, const BITS: usize, const LEAVES: usize>(
+    leaves: &[RoundKeys; LEAVES],
+    counters: &Half,
+) -> (Half, [Half; BITS]) {
+    let zero = [_mm_setzero_si128(); 8];
+    let (mut total, mut columns) = (zero, [zero; BITS]);
+    for number in 0..LEAVES / GROUP {
+        let (sum, within) = match PUNCTURED && number == 0 {
+            true => fold_group::<true, LEAVES>(leaves, number, counters),
+            false => fold_group::<false, LEAVES>(leaves, number, counters),
+        };
+        total = add(total, sum);
+        let (lower, upper) = columns.split_at_mut(GROUP_BITS);
+        for (column, part) in lower.iter_mut().zip(within) {
+            *column = add(*column, part);
+        }
+        for (bit, column) in upper.iter_mut().enumerate() {
+            if number >> bit & 1 == 1 {
+                *column = add(*column, sum);
+            }
+        }
+    }
+    (total, columns)
+}
+
+/// The same of one group of leaves. There is one for each depth, so that at depth 4 it has one caller and becomes part of
+/// it.
+#[inline]
+#[target_feature(enable = "avx2,aes")]
+fn fold_group<const PUNCTURED: bool, const LEAVES: usize>(
+    leaves: &[RoundKeys; LEAVES],
+    number: usize,
+    counters: &Half,
+) -> (Half, [Half; GROUP_BITS]) {
+    let leaves = &leaves.as_chunks::<GROUP>().0[number];
     let zero = [_mm_setzero_si128(); 8];
     let (mut low, mut next) = (zero, zero);
     let mut quads = [zero; 4];
@@ -124,7 +190,7 @@ fn put_column(workspace: &mut Workspace, column: usize, half: usize, words: Half
 
 /// Four products of halves without carries for each word, added up.
 #[target_feature(enable = "sse4.1,pclmulqdq")]
-pub(super) fn multiply_add(sums: &mut [Product; COLUMNS], words: &[u128; COLUMNS], factor: u128) {
+pub(super) fn multiply_add(sums: &mut [Product], words: &[u128], factor: u128) {
     let load = |word: &u128| {
         // SAFETY: a reference to a u128 is valid for a read of 16 bytes, and the load needs no alignment.
         unsafe { _mm_loadu_si128((&raw const *word).cast()) }

@@ -3,43 +3,109 @@
 use std::arch::x86_64::*;
 
 use super::schedule::RoundKeys;
-use super::{DEPTH, LEAVES, Quarter, Strip, Workspace, offset_mask};
+use super::{GROUP, GROUP_BITS, Quarter, Strip, Workspace, offset_mask};
+use crate::ot::depth::Depth;
 
 /// 2048 bits in registers.
 type Wide = [__m512i; 4];
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,vaes,aes")]
-pub(super) fn receiver_columns(leaves: &[RoundKeys], first: u64, workspace: &mut Workspace) {
+pub(super) fn receiver_columns(depth: Depth, leaves: &[RoundKeys], first: u64, workspace: &mut Workspace) {
+    match depth {
+        Depth::Four => receiver_trees::<4, 16>(leaves, first, workspace),
+        Depth::Eight => receiver_trees::<8, 256>(leaves, first, workspace),
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,vaes,aes")]
+pub(super) fn sender_columns(
+    depth: Depth,
+    leaves: &[RoundKeys],
+    first: u64,
+    offset: u128,
+    workspace: &mut Workspace,
+) {
+    match depth {
+        Depth::Four => sender_trees::<4, 16>(leaves, first, offset, workspace),
+        Depth::Eight => sender_trees::<8, 256>(leaves, first, offset, workspace),
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,vaes,aes")]
+fn receiver_trees<const BITS: usize, const LEAVES: usize>(
+    leaves: &[RoundKeys],
+    first: u64,
+    workspace: &mut Workspace,
+) {
     let counters = counters(first);
     let choices = load_strip(&workspace.choices);
     for (tree, leaves) in leaves.as_chunks::<LEAVES>().0.iter().enumerate() {
-        let (sum, columns) = fold::<false>(leaves, &counters);
+        let (sum, columns) = fold::<false, BITS, LEAVES>(leaves, &counters);
         store_strip(&mut workspace.corrections[tree], add(sum, choices));
         for (bit, column) in columns.into_iter().enumerate() {
-            put_column(workspace, tree * DEPTH + bit, column);
+            put_column(workspace, tree * BITS + bit, column);
         }
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,vaes,aes")]
-pub(super) fn sender_columns(leaves: &[RoundKeys], first: u64, offset: u128, workspace: &mut Workspace) {
+fn sender_trees<const BITS: usize, const LEAVES: usize>(
+    leaves: &[RoundKeys],
+    first: u64,
+    offset: u128,
+    workspace: &mut Workspace,
+) {
     let counters = counters(first);
     for (tree, leaves) in leaves.as_chunks::<LEAVES>().0.iter().enumerate() {
-        let (_, columns) = fold::<true>(leaves, &counters);
+        let (_, columns) = fold::<true, BITS, LEAVES>(leaves, &counters);
         let correction = load_strip(&workspace.corrections[tree]);
         for (bit, column) in columns.into_iter().enumerate() {
-            let mask = _mm512_set1_epi64(offset_mask(offset, tree * DEPTH + bit) as i64);
+            let mask = _mm512_set1_epi64(offset_mask(offset, tree * BITS + bit) as i64);
             let masked = correction.map(|word| _mm512_and_si512(word, mask));
-            put_column(workspace, tree * DEPTH + bit, add(column, masked));
+            put_column(workspace, tree * BITS + bit, add(column, masked));
         }
     }
 }
 
-/// The sum of all streams, and for each bit the sum of those whose leaf's number has it. Without leaf 0 when
+/// The sum of all streams of a tree, and for each bit the sum of those whose leaf's number has it. Without leaf 0 when
 /// `PUNCTURED`; the sum is then of no use.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,vaes,aes")]
-fn fold<const PUNCTURED: bool>(leaves: &[RoundKeys; LEAVES], counters: &Wide) -> (Wide, [Wide; DEPTH]) {
+fn fold<const PUNCTURED: bool, const BITS: usize, const LEAVES: usize>(
+    leaves: &[RoundKeys; LEAVES],
+    counters: &Wide,
+) -> (Wide, [Wide; BITS]) {
+    let zero = [_mm512_setzero_si512(); 4];
+    let (mut total, mut columns) = (zero, [zero; BITS]);
+    for number in 0..LEAVES / GROUP {
+        let (sum, within) = match PUNCTURED && number == 0 {
+            true => fold_group::<true, LEAVES>(leaves, number, counters),
+            false => fold_group::<false, LEAVES>(leaves, number, counters),
+        };
+        total = add(total, sum);
+        let (lower, upper) = columns.split_at_mut(GROUP_BITS);
+        for (column, part) in lower.iter_mut().zip(within) {
+            *column = add(*column, part);
+        }
+        for (bit, column) in upper.iter_mut().enumerate() {
+            if number >> bit & 1 == 1 {
+                *column = add(*column, sum);
+            }
+        }
+    }
+    (total, columns)
+}
+
+/// The same of one group of leaves. There is one for each depth, so that at depth 4 it has one caller and becomes part of
+/// it.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,vaes,aes")]
+fn fold_group<const PUNCTURED: bool, const LEAVES: usize>(
+    leaves: &[RoundKeys; LEAVES],
+    number: usize,
+    counters: &Wide,
+) -> (Wide, [Wide; GROUP_BITS]) {
+    let leaves = &leaves.as_chunks::<GROUP>().0[number];
     let zero = [_mm512_setzero_si512(); 4];
     let (mut low, mut next) = (zero, zero);
     let mut quads = [zero; 4];

@@ -4,7 +4,8 @@ use aes::Aes128;
 use aes::cipher::{Array, BlockCipherEncrypt, KeyInit};
 use zeroize::{Zeroize, Zeroizing};
 
-use super::{CIPHERS_PER_BLOCK, DEPTH, LEAVES, Product, Quarter, Strip, Workspace, offset_mask};
+use super::{CIPHERS_PER_BLOCK, GROUP, GROUP_BITS, Product, Quarter, Strip, Workspace, offset_mask};
+use crate::ot::depth::Depth;
 use crate::ot::tree::LeafKey;
 
 /// The keyed stream of one leaf.
@@ -35,49 +36,73 @@ impl Zeroize for LeafCipher {
     }
 }
 
-pub(super) fn receiver_columns(leaves: &[LeafCipher], first: u64, workspace: &mut Workspace) {
-    for (tree, leaves) in leaves.chunks_exact(LEAVES).enumerate() {
-        let (sum, columns) = &mut *Zeroizing::new(fold(leaves, 0, first));
+pub(super) fn receiver_columns(depth: Depth, leaves: &[LeafCipher], first: u64, workspace: &mut Workspace) {
+    for (tree, leaves) in leaves.chunks_exact(depth.leaves()).enumerate() {
+        let Folded { sum, columns } = &*Zeroizing::new(fold(leaves, 0, first));
         for (correction, (sum, choices)) in
             workspace.corrections[tree].iter_mut().zip(sum.iter().zip(&workspace.choices))
         {
             *correction = sum ^ choices;
         }
-        for (bit, column) in columns.iter().enumerate() {
-            put_column(workspace, tree * DEPTH + bit, column);
+        for (bit, column) in columns[..depth.bits()].iter().enumerate() {
+            put_column(workspace, tree * depth.bits() + bit, column);
         }
     }
 }
 
-pub(super) fn sender_columns(leaves: &[LeafCipher], first: u64, offset: u128, workspace: &mut Workspace) {
-    for (tree, leaves) in leaves.chunks_exact(LEAVES).enumerate() {
+pub(super) fn sender_columns(
+    depth: Depth,
+    leaves: &[LeafCipher],
+    first: u64,
+    offset: u128,
+    workspace: &mut Workspace,
+) {
+    for (tree, leaves) in leaves.chunks_exact(depth.leaves()).enumerate() {
         // Leaf 0 is the one the sender does not know; it enters no column.
-        let (_, columns) = &mut *Zeroizing::new(fold(leaves, 1, first));
-        for (bit, column) in columns.iter_mut().enumerate() {
-            let mask = u128::from(offset_mask(offset, tree * DEPTH + bit));
+        let Folded { columns, .. } = &mut *Zeroizing::new(fold(leaves, 1, first));
+        for (bit, column) in columns[..depth.bits()].iter_mut().enumerate() {
+            let mask = u128::from(offset_mask(offset, tree * depth.bits() + bit));
             let mask = mask | mask << 64;
             for (word, correction) in column.iter_mut().zip(&workspace.corrections[tree]) {
                 *word ^= mask & correction;
             }
-            put_column(workspace, tree * DEPTH + bit, column);
+            put_column(workspace, tree * depth.bits() + bit, column);
         }
     }
 }
 
-/// The sum of all streams from leaf `from` on, and for each bit the sum of those whose number has it.
-fn fold(leaves: &[LeafCipher], from: usize, first: u64) -> (Strip, [Strip; DEPTH]) {
-    let mut sum = Strip::default();
-    let mut columns = [Strip::default(); DEPTH];
-    for (number, leaf) in leaves.iter().enumerate().skip(from) {
-        let stream = Zeroizing::new(leaf.stream(first));
-        add(&mut sum, &stream);
-        for (bit, column) in columns.iter_mut().enumerate() {
-            if number >> bit & 1 == 1 {
-                add(column, &stream);
-            }
+/// The sum of some streams, and for each bit the sum of those whose leaf's number has it.
+#[derive(Default, Zeroize)]
+struct Folded {
+    sum: Strip,
+    columns: [Strip; Depth::Eight.bits()],
+}
+
+/// All streams of a tree from leaf `from` on, which is in the first group.
+fn fold(leaves: &[LeafCipher], from: usize, first: u64) -> Folded {
+    let mut folded = Folded::default();
+    for (number, group) in leaves.chunks_exact(GROUP).enumerate() {
+        let skipped = if number == 0 { from } else { 0 };
+        let mut sum = Zeroizing::new(Strip::default());
+        let (lower, upper) = folded.columns.split_at_mut(GROUP_BITS);
+        for (within, leaf) in group.iter().enumerate().skip(skipped) {
+            let stream = Zeroizing::new(leaf.stream(first));
+            add(&mut sum, &stream);
+            add_where_set(lower, within, &stream);
+        }
+        add(&mut folded.sum, &sum);
+        add_where_set(upper, number, &sum);
+    }
+    folded
+}
+
+/// Adds the strip to the columns of the bits that are set in a public number.
+fn add_where_set(columns: &mut [Strip], number: usize, strip: &Strip) {
+    for (bit, column) in columns.iter_mut().enumerate() {
+        if number >> bit & 1 == 1 {
+            add(column, strip);
         }
     }
-    (sum, columns)
 }
 
 fn add(sum: &mut Strip, stream: &Strip) {
@@ -104,7 +129,7 @@ pub(super) fn transpose(columns: &Quarter, labels: &mut [u128; 512]) {
 }
 
 /// Adds the product of a word with a public factor: schoolbook, a bit of the factor at a time.
-pub(in crate::ot) fn multiply_add(sum: &mut Product, word: u128, factor: u128) {
+pub(super) fn multiply_add(sum: &mut Product, word: u128, factor: u128) {
     for bit in 0..128 {
         let mask = (factor >> bit & 1).wrapping_neg();
         sum[0] ^= (word << bit) & mask;

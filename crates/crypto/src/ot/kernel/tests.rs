@@ -4,6 +4,9 @@ use super::*;
 use crate::ot::tree::LeafKey;
 use crate::random::{Generator, Seed};
 
+/// Places of the streams.
+const FIRSTS: [u64; 5] = [0, 1, 16, u32::MAX as u64 - 3, (1 << 33) - 16];
+
 /// The levels that this processor can tell apart, the portable one first.
 fn levels() -> Vec<CpuFeatures> {
     let all = CpuFeatures::detect();
@@ -14,9 +17,9 @@ fn generator() -> Generator {
     Seed::from_bytes([11; 32]).generator()
 }
 
-fn random_leaves(generator: &mut Generator) -> Leaves {
+fn random_leaves(depth: Depth, generator: &mut Generator) -> Leaves {
     let mut leaf = || LeafKey { key: generator.array(), whitening: generator.next_u128() };
-    Leaves((0..TREES * LEAVES).map(|_| leaf()).collect())
+    Leaves { depth, keys: (0..depth.trees() * depth.leaves()).map(|_| leaf()).collect() }
 }
 
 fn fill(generator: &mut Generator, words: &mut [u128]) {
@@ -39,23 +42,61 @@ fn streams_are_counter_mode_of_aes() {
     assert_eq!(portable::LeafCipher::new(&leaf).stream(0)[5], output);
 
     // One such leaf among leaves that cancel: with all leaves of a tree equal, every sum is zero but for one.
-    for cpu in levels() {
-        let mut leaves = Leaves(vec![LeafKey { key: [1; 16], whitening: 9 }; TREES * LEAVES]);
-        leaves.0[LEAVES + 2] = leaf;
+    for (cpu, depth) in levels().into_iter().flat_map(|cpu| Depth::ALL.map(|depth| (cpu, depth))) {
+        let other = LeafKey { key: [1; 16], whitening: 9 };
+        let mut leaves = Leaves { depth, keys: vec![other; depth.trees() * depth.leaves()] };
+        leaves.keys[depth.leaves() + 2] = leaf;
         let mut workspace = Workspace::new();
         Engine::new(cpu, &leaves).receiver_columns(5, &mut workspace);
-        let other = portable::LeafCipher::new(&leaves.0[0]).stream(5)[0];
+        let other = portable::LeafCipher::new(&other).stream(5)[0];
         assert_eq!(workspace.corrections[1][0], output ^ other);
-        assert_eq!(workspace.columns[0][DEPTH + 1][0], output ^ other);
-        assert_eq!(workspace.columns[0][DEPTH][0], 0);
+        assert_eq!(workspace.columns[0][depth.bits() + 1][0], output ^ other);
+        assert_eq!(workspace.columns[0][depth.bits()][0], 0);
+    }
+}
+
+/// The columns of one tree as the definition has them: each bit of a leaf's number apart.
+fn defined_columns(leaves: &[LeafKey], depth: Depth, first: u64) -> (Strip, Vec<Strip>) {
+    let (mut sum, mut columns) = (Strip::default(), vec![Strip::default(); depth.bits()]);
+    let add =
+        |sum: &mut Strip, stream: &Strip| sum.iter_mut().zip(stream).for_each(|(sum, word)| *sum ^= word);
+    for (number, leaf) in leaves.iter().enumerate() {
+        let stream = portable::LeafCipher::new(leaf).stream(first);
+        add(&mut sum, &stream);
+        let set = columns.iter_mut().enumerate().filter(|(bit, _)| number >> bit & 1 == 1);
+        set.for_each(|(_, column)| add(column, &stream));
+    }
+    (sum, columns)
+}
+
+#[test]
+fn a_leaf_enters_the_columns_of_its_numbers_bits() {
+    for (cpu, depth) in levels().into_iter().flat_map(|cpu| Depth::ALL.map(|depth| (cpu, depth))) {
+        let leaves = random_leaves(depth, &mut generator());
+        let engine = Engine::new(cpu, &leaves);
+        let mut received = Workspace::new();
+        let mut sent = Workspace::new();
+        engine.receiver_columns(3, &mut received);
+        // Without corrections the sender has the same columns: leaf 0 enters none.
+        engine.sender_columns(3, u128::MAX, &mut sent);
+        for (tree, leaves) in leaves.keys.chunks_exact(depth.leaves()).enumerate() {
+            let (sum, columns) = defined_columns(leaves, depth, 3);
+            assert_eq!(received.corrections(depth)[tree], sum);
+            for (column, strip) in (tree * depth.bits()..).zip(columns) {
+                for (quarter, words) in strip.as_chunks::<4>().0.iter().enumerate() {
+                    assert_eq!(received.columns[quarter][column], *words, "tree {tree}, column {column}");
+                    assert_eq!(sent.columns[quarter][column], *words, "tree {tree}, column {column}");
+                }
+            }
+        }
     }
 }
 
 #[test]
 fn every_level_makes_the_same_receiver_columns() {
     let mut generator = generator();
-    let leaves = random_leaves(&mut generator);
-    for first in [0, 1, 16, u64::from(u32::MAX) - 3, (1 << 33) - 16] {
+    for (depth, first) in Depth::ALL.into_iter().flat_map(|depth| FIRSTS.map(|first| (depth, first))) {
+        let leaves = random_leaves(depth, &mut generator);
         let mut choices = Strip::default();
         fill(&mut generator, &mut choices);
         let results: Vec<_> = levels()
@@ -77,7 +118,7 @@ fn every_level_makes_the_same_receiver_columns() {
 #[test]
 fn every_level_multiplies_alike_and_turns_labels_into_columns() {
     let mut generator = generator();
-    let leaves = random_leaves(&mut generator);
+    let leaves = random_leaves(Depth::default(), &mut generator);
     let mut labels = vec![0; 1300];
     fill(&mut generator, &mut labels);
     let results: Vec<_> = levels()
@@ -110,10 +151,10 @@ fn every_level_multiplies_alike_and_turns_labels_into_columns() {
 #[test]
 fn every_level_makes_the_same_sender_columns() {
     let mut generator = generator();
-    let leaves = random_leaves(&mut generator);
-    for first in [0, 1, 16, u64::from(u32::MAX) - 3, (1 << 33) - 16] {
+    for (depth, first) in Depth::ALL.into_iter().flat_map(|depth| FIRSTS.map(|first| (depth, first))) {
+        let leaves = random_leaves(depth, &mut generator);
         let offset = generator.next_u128();
-        let mut corrections = [Strip::default(); TREES];
+        let mut corrections = [Strip::default(); MAXIMUM_TREES];
         fill(&mut generator, corrections.as_flattened_mut());
         let results: Vec<_> = levels()
             .into_iter()
@@ -133,7 +174,7 @@ fn every_level_makes_the_same_sender_columns() {
 #[test]
 fn every_level_transposes_to_any_place_in_memory() {
     let mut generator = generator();
-    let leaves = random_leaves(&mut generator);
+    let leaves = random_leaves(Depth::default(), &mut generator);
     let mut workspace = Workspace::new();
     fill(&mut generator, workspace.columns.as_flattened_mut().as_flattened_mut());
     let bit = |transfer: usize, column: usize| {
@@ -157,7 +198,9 @@ fn every_level_transposes_to_any_place_in_memory() {
 #[test]
 fn features_the_processor_lacks_are_not_believed() {
     let all = CpuFeatures { aes: true, vaes512: true, avx2: true, avx512: true, ifma: true, vnni: true };
-    let engine = Engine::new(all, &random_leaves(&mut generator()));
-    let detected = Engine::new(CpuFeatures::detect(), &random_leaves(&mut generator()));
-    assert_eq!(std::mem::discriminant(&engine), std::mem::discriminant(&detected));
+    for depth in Depth::ALL {
+        let leaves = random_leaves(depth, &mut generator());
+        let [claimed, detected] = [all, CpuFeatures::detect()].map(|cpu| Engine::new(cpu, &leaves).streams);
+        assert_eq!(std::mem::discriminant(&claimed), std::mem::discriminant(&detected));
+    }
 }

@@ -9,7 +9,7 @@
 //! client                                                      server
 //! s ternary, e small                                          W
 //!   PublicKey       b = -(a s + e)          ------------>     a from both nonces, checked
-//!   LinearRequest   NTT(q/t r + e_k - a_k s), seed of a_k -->  sum of W_k times ciphertext k
+//!   LinearRequest   q/t r + e_k - a_k s, seed of a_k ----->   sum of W_k times ciphertext k
 //!                                                             + u (b, a) + (0, e_2)      hides c1
 //!                                                             - S, uniform modulo q     hides all of c0
 //!                                                             rescale, shorten
@@ -18,7 +18,8 @@
 //!
 //! What the client gets is pseudorandom whatever it sent: c0 is uniform because S is, c1 is hidden by the server's own u.
 //! The price is that S has no exact share: both shares add up to W r plus the noise t delta / q, rounded to one of its
-//! neighbors, which is 0 or one last place ([`HeParameters::largest_error`]).
+//! neighbors. Whoever reads a layer's output drops low bits of it; the noise stays well below what is kept
+//! ([`HeParameters::deviation`]), and bits that would only say more than that are not sent, in neither direction.
 
 #[cfg(test)]
 mod attacks;
@@ -38,6 +39,7 @@ mod oracle;
 mod packing;
 mod parameters;
 mod sampling;
+mod section;
 mod server;
 mod weights;
 
@@ -59,14 +61,14 @@ mod tests {
         Scope { session: SessionId([1; 32]), inference: InferenceId([2; 16]), step, direction }
     }
 
-    /// Both parties, messages as bytes, and the comparison with the ideal layer.
+    /// Both parties, messages as bytes, and the comparison with the ideal layer: the errors, in last places.
     fn run_both_parties(
         parameters: &HeParameters,
         shape: LinearShape,
         weights: &[i16],
         storage: WeightStorage,
         seed: u8,
-    ) {
+    ) -> Vec<i64> {
         let (up, down) = (scope(1, Direction::ClientToServer), scope(1, Direction::ServerToClient));
         let (client_root, server_root) = (Seed::from_bytes([seed; 32]), Seed::from_bytes([seed ^ 0xff; 32]));
         let mut blinds = Seed::from_bytes([seed ^ 0x55; 32]).generator();
@@ -94,13 +96,16 @@ mod tests {
         let ring_bits = parameters.ring_bits();
         let expected =
             ideal::client_share(&shape, ring_bits, weights, &blinds, server_share.expose()).unwrap();
-        for (came, expected) in client_share.expose().iter().zip(expected.expose()) {
+        let pairs = client_share.expose().iter().zip(expected.expose());
+        let errors = pairs.map(|(came, expected)| {
             let error = came.wrapping_sub(*expected).wrapping_shl(64 - ring_bits) as i64 >> (64 - ring_bits);
             assert!(
                 error.unsigned_abs() <= parameters.largest_error(),
                 "{error} in {shape:?} at {parameters}"
             );
-        }
+            error
+        });
+        errors.collect()
     }
 
     fn extreme_weights(shape: &LinearShape, bound: i16, seed: u8) -> Vec<i16> {
@@ -139,16 +144,53 @@ mod tests {
         }
     }
 
+    /// The account is right, and not by being generous: worst weights come close to the deviation that it foresees.
+    #[test]
+    fn errors_have_the_deviation_of_the_account() {
+        let shape = LinearShape::Convolution(ConvolutionShape::same(16, 12, 16, 3));
+        for (ring_bits, tolerance) in [(31, 16), (22, 9), (40, 10), (40, 3), (60, 30), (60, 6)] {
+            let outline = HeOutline::from_layers(ring_bits, WeightBits::Eight, vec![shape]);
+            let parameters = HeParameters::from_outline(&outline.tolerating(tolerance)).unwrap();
+            let weights = extreme_weights(&shape, 127, ring_bits as u8);
+            let errors = run_both_parties(&parameters, shape, &weights, WeightStorage::Everything, 3);
+            let count = errors.len() as f64;
+            let mean = errors.iter().sum::<i64>() as f64 / count;
+            let squares = errors.iter().map(|error| (error * error) as f64).sum::<f64>();
+            // Rounding to a neighbor adds at most a quarter.
+            let (seen, foreseen) = ((squares / count).sqrt(), (parameters.deviation().powi(2) + 0.25).sqrt());
+            assert!(seen <= 1.05 * foreseen && mean.abs() < 0.1 * foreseen, "{seen}, {mean} at {parameters}");
+            if tolerance > 5 {
+                assert!(seen >= 0.8 * foreseen, "{seen} at {parameters}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_of_another_ring_is_refused() {
+        let shape = LinearShape::Convolution(ConvolutionShape::same(3, 3, 5, 3));
+        let [narrow, wide] = [31, 60].map(|ring_bits| {
+            let outline = HeOutline::from_layers(ring_bits, WeightBits::Eight, vec![shape]);
+            HeParameters::from_outline(&outline).unwrap()
+        });
+        let (root, place) = (Seed::from_bytes([1; 32]), scope(1, Direction::ClientToServer));
+        let key = ClientKey::generate(&narrow, &root, &place);
+        let layout = Layout::new(&wide, &shape).unwrap();
+        let request = key.encrypt(&layout, &[0; 75], RequestSecrets::derive(&root, &place));
+        assert_eq!(request.err(), Some(HeError::OtherRing));
+    }
+
     #[test]
     fn decrypted_answers_are_the_layer_at_every_width() {
         let shape = LinearShape::Convolution(ConvolutionShape::same(8, 5, 6, 3));
         for ring_bits in (16..=41).chain([48, 57, 64]) {
             let outline =
                 HeOutline::from_layers(ring_bits, WeightBits::Eight, vec![shape]).also_bearing(4608);
-            let parameters = HeParameters::from_outline(&outline).unwrap();
             let weights = extreme_weights(&shape, 127, ring_bits as u8);
-            run_both_parties(&parameters, shape, &weights, WeightStorage::Everything, ring_bits as u8);
-            run_both_parties(&parameters, shape, &weights, WeightStorage::AtMost(0), ring_bits as u8);
+            for (tolerance, storage) in [(0, WeightStorage::Everything), (9, WeightStorage::AtMost(0))] {
+                let outline = outline.clone().tolerating(tolerance);
+                let parameters = HeParameters::from_outline(&outline).unwrap();
+                run_both_parties(&parameters, shape, &weights, storage, ring_bits as u8);
+            }
         }
     }
 
@@ -189,6 +231,7 @@ mod tests {
                 continue;
             }
             let outline = HeOutline::from_layers(ring_bits, weight_bits, vec![shape]);
+            let outline = outline.tolerating(pick(0, 16) as u32);
             let parameters = HeParameters::from_outline(&outline).unwrap();
             let weights = extreme_weights(&shape, weight_bits.bound() as i16, round);
             run_both_parties(&parameters, shape, &weights, WeightStorage::AtMost(1 << 20), round);

@@ -1,6 +1,6 @@
 //! Attacks of curious and cheating clients on the weights. Each succeeds against a weakened server and fails against ours.
 
-use super::encoding::encode;
+use super::encoding::{compose, encode};
 use super::kernel::AlignedWords;
 use super::ntt::NttTable;
 use super::sampling::{binomial, expand_uniform};
@@ -127,12 +127,12 @@ impl Scene {
         let seed = generator.array();
         let uniform = expand_uniform(&self.parameters, domain::HE_UNIFORM, &seed);
         let (place, _) = self.layout.input_places(0).find(|(_, source)| *source == value).unwrap();
-        let residues = self.key.encrypt_under(uniform, &error, |coefficients, limb| {
+        let limbs = self.key.encrypt_under(uniform, &error, |coefficients, limb| {
             let modulus = self.parameters.tables()[limb].modulus();
             let half = modulus.reduce(half_gap(&self.parameters));
             coefficients[place] = modulus.add(coefficients[place], half);
         });
-        LinearRequest { ciphertexts: vec![InputCiphertext { seed, residues }] }
+        LinearRequest { ciphertexts: vec![InputCiphertext::pack(&self.parameters, seed, &limbs)] }
     }
 
     /// What the client's key makes of the useful coefficients, modulo q, after the server hid them.
@@ -150,8 +150,8 @@ impl Scene {
             });
             limbs.push(phase.collect::<Vec<_>>());
         }
-        let pairs = limbs[0].iter().zip(&limbs[1]);
-        pairs.map(|(first, second)| composed(&self.parameters, *first, *second)).collect()
+        let residues = |place: usize| limbs.iter().map(|limb| limb[place]).collect::<Vec<_>>();
+        (0..limbs[0].len()).map(|place| compose(&self.parameters, &residues(place))).collect()
     }
 
     /// The mask of earlier versions: a multiple of `q / t`, and three uniforms that cover honest noise.
@@ -225,14 +225,6 @@ fn centered(residues: &[u64], prime: u64) -> Vec<i64> {
         .iter()
         .map(|&residue| residue as i64 - if residue > prime / 2 { prime as i64 } else { 0 })
         .collect()
-}
-
-fn composed(parameters: &HeParameters, first: u64, second: u64) -> u128 {
-    let primes: Vec<_> = parameters.primes().collect();
-    let modulus = parameters.tables()[1].modulus();
-    let inverse = modulus.factor(modulus.inverse(primes[0] % primes[1]));
-    let digit = modulus.multiply(modulus.subtract(second, first % primes[1]), inverse);
-    u128::from(first) + u128::from(primes[0]) * u128::from(digit)
 }
 
 /// The largest difference between two empirical distribution functions, in units of its usual size.

@@ -1,7 +1,6 @@
 //! The client's side: keys, encryption of the blinds, decryption of its share.
 
-use super::bits::{WORD_WIDTH, numbers, words};
-use super::encoding::{decode, encode, restore};
+use super::encoding::{decode, encode};
 use super::error::HeError;
 use super::kernel::AlignedWords;
 use super::messages::{
@@ -11,11 +10,12 @@ use super::ntt::NttTable;
 use super::packing::Layout;
 use super::parameters::HeParameters;
 use super::sampling::{ShortPolynomial, binomial, expand_uniform, stream, ternary};
+use super::section::Section;
 use crate::domain;
 use crate::random::{Scope, Seed};
 use crate::secret::Secret;
 
-/// The client's secret key. Known to the client only; drawn fresh for every session.
+/// The client's secret key. Known to the client only; drawn fresh for every session. It serves all parameters with its ring.
 pub struct ClientKey {
     parameters: HeParameters,
     /// For each prime the key's values, times 2^52.
@@ -91,21 +91,30 @@ impl ClientKey {
         if expected != got {
             return Err(HeError::Count { what: "blinds of a layer", expected, got });
         }
+        let parameters = self.admit(layout)?;
         let seed = stream(&secrets.uniform_seeds, index).array();
-        let uniform = expand_uniform(&self.parameters, domain::HE_UNIFORM, &seed);
-        let error = binomial(&mut stream(&secrets.errors, index), self.parameters.degree());
-        let mask = self.parameters.ring_mask();
-        let residues = self.encrypt_under(uniform, &error, |coefficients, limb| {
-            let modulus = self.parameters.tables()[limb].modulus();
+        let uniform = expand_uniform(parameters, domain::HE_UNIFORM, &seed);
+        let error = binomial(&mut stream(&secrets.errors, index), parameters.degree());
+        let mask = parameters.ring_mask();
+        let limbs = self.encrypt_under(uniform, &error, |coefficients, limb| {
+            let modulus = parameters.tables()[limb].modulus();
             for (coefficient, source) in layout.input_places(index) {
-                let message = encode(&self.parameters, limb, blinds[source] & mask);
+                let message = encode(parameters, limb, blinds[source] & mask);
                 coefficients[coefficient] = modulus.add(coefficients[coefficient], message);
             }
         });
-        Ok(InputCiphertext { seed, residues })
+        Ok(InputCiphertext::pack(parameters, seed, &limbs))
     }
 
-    /// `message + e - a s` as values, for each prime; `add_message` adds the message's coefficients.
+    /// The parameters of a layer, if this key is one for them.
+    fn admit<'a>(&self, layout: &'a Layout) -> Result<&'a HeParameters, HeError> {
+        match self.parameters.shares_key_with(layout.parameters()) {
+            true => Ok(layout.parameters()),
+            false => Err(HeError::OtherRing),
+        }
+    }
+
+    /// `message + e - a s` as coefficients, for each prime; `add_message` adds the message's.
     pub(super) fn encrypt_under(
         &self,
         uniform: Vec<AlignedWords>,
@@ -118,9 +127,9 @@ impl ClientKey {
             |(limb, ((mut product, table), key)): (_, ((AlignedWords, &NttTable), &Secret<AlignedWords>))| {
                 let modulus = table.modulus();
                 kernels.multiply_montgomery(modulus, &mut product, key.expose());
+                kernels.inverse(table, &mut product, table.plain_scale);
                 let mut body = Secret::new(lift(table, error));
                 add_message(body.expose_mut(), limb);
-                kernels.forward(table, body.expose_mut());
                 for (product, body) in product.iter_mut().zip(body.expose().iter()) {
                     *product = modulus.subtract(*body, *product);
                 }
@@ -129,7 +138,7 @@ impl ClientKey {
         limbs.map(encrypt).collect()
     }
 
-    /// The client's share of the layer's output: W r - s, off by one last place at most.
+    /// The client's share of the layer's output: W r - s, off by what the parameters allow.
     ///
     /// # Errors
     /// When the answer has another number of ciphertexts than the layout.
@@ -157,14 +166,13 @@ impl ClientKey {
         ciphertext: &AnswerCiphertext,
     ) -> Result<Secret<Vec<u64>>, HeError> {
         let (uniform, values) = ciphertext.checked_sections(layout, index)?;
-        let (parameters, count) = (&self.parameters, layout.output_count(index));
-        let format = parameters.format();
-        let sent = Received { bytes: values, width: format.value_bits, dropped: format.value_dropped, count };
-        let limbs = parameters.tables().iter().zip(&self.values).take(format.kept_primes);
+        let (parameters, count) = (self.admit(layout)?, layout.output_count(index));
+        let sections = [Section::uniform(parameters), Section::values(layout, index)];
+        let limbs = parameters.tables().iter().zip(&self.values).take(parameters.answer_primes());
         let phases: Vec<_> = limbs
             .map(|(table, key)| {
-                let product = self.key_product(table, key, uniform);
-                let mut phase = Secret::new(sent.residues(parameters, table));
+                let product = self.key_product(table, key, sections[0].residues(uniform, table));
+                let mut phase = Secret::new(sections[1].residues(values, table));
                 for (phase, (coefficient, _)) in
                     phase.expose_mut().iter_mut().zip(layout.output_places(index))
                 {
@@ -186,41 +194,14 @@ impl ClientKey {
         &self,
         table: &NttTable,
         key: &Secret<AlignedWords>,
-        uniform: &[u8],
+        second: AlignedWords,
     ) -> Secret<AlignedWords> {
-        let (parameters, kernels) = (&self.parameters, self.parameters.kernels());
-        let format = parameters.format();
-        let (width, dropped, count) = (format.uniform_bits, format.uniform_dropped, table.degree());
-        let residues = Received { bytes: uniform, width, dropped, count }.residues(parameters, table);
-        let mut product = Secret::new(AlignedWords::zeros(count));
-        product.expose_mut().copy_from_slice(&residues);
+        let kernels = self.parameters.kernels();
+        let mut product = Secret::new(second);
         kernels.forward(table, product.expose_mut());
         kernels.multiply_montgomery(table.modulus(), product.expose_mut(), key.expose());
         kernels.inverse(table, product.expose_mut(), table.plain_scale);
         product
-    }
-}
-
-/// One section of an answer.
-struct Received<'a> {
-    bytes: &'a [u8],
-    width: u32,
-    dropped: u32,
-    count: usize,
-}
-
-impl Received<'_> {
-    /// The numbers with their low bits restored, modulo one prime.
-    fn residues(&self, parameters: &HeParameters, table: &NttTable) -> Vec<u64> {
-        let modulus = table.modulus();
-        if parameters.format().kept_primes == 1 && self.width <= WORD_WIDTH {
-            // With the middle of the dropped bits a number may pass the prime, but not by half as much again.
-            let restored =
-                words(self.bytes, self.width, self.count).map(|sent| restore(sent.into(), self.dropped));
-            return restored.map(|number| modulus.correct(number as u64)).collect();
-        }
-        let restored = numbers(self.bytes, self.width, self.count).map(|sent| restore(sent, self.dropped));
-        restored.map(|number| modulus.reduce(number)).collect()
     }
 }
 

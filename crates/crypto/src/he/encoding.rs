@@ -21,26 +21,27 @@ pub(super) fn encode(parameters: &HeParameters, limb: usize, element: u64) -> u6
     modulus.subtract(rounds_up, modulus.multiply(word, parameters.inverse_ring(limb)))
 }
 
-/// Divides by the primes that answers drop, rounding to nearest; `limbs` keeps the others.
+/// Divides by the prime that answers drop, if they drop one, rounding to nearest; `limbs` keeps the others.
 pub(super) fn rescale(parameters: &HeParameters, limbs: &mut Vec<Secret<AlignedWords>>) {
-    for inverses in parameters.dropped_inverses() {
-        let last = limbs.pop().expect("a limb for each prime");
-        let dropped = parameters.tables()[limbs.len()].modulus();
-        for ((limb, table), inverse) in limbs.iter_mut().zip(parameters.tables()).zip(inverses) {
-            parameters.kernels().divide(table.modulus(), limb.expose_mut(), dropped, last.expose(), *inverse);
-        }
+    let Some(inverse) = parameters.rescaling_factor() else { return };
+    let last = limbs.pop().expect("a limb for each prime");
+    let [kept, dropped] = [0, 1].map(|limb| parameters.tables()[limb].modulus());
+    for limb in limbs {
+        parameters.kernels().divide(kept, limb.expose_mut(), dropped, last.expose(), inverse);
     }
 }
 
-/// The number below the kept modulus that has these residues.
+/// The number that has these residues, modulo one prime or both.
 #[inline(always)]
 pub(super) fn compose(parameters: &HeParameters, residues: &[u64]) -> u128 {
-    let Some(inverse) = parameters.compose() else { return u128::from(residues[0]) };
+    let (&[first_residue, second_residue], Some(inverse)) = (residues, parameters.composing_factor()) else {
+        return u128::from(residues[0]);
+    };
     let (first, second) = (parameters.tables()[0].modulus(), parameters.tables()[1].modulus());
-    // A residue of the first prime may exceed the second, which is a little smaller.
-    let lower = second.reduce_word(residues[0]);
-    let digit = second.multiply(second.subtract(residues[1], lower), inverse);
-    u128::from(residues[0]) + u128::from(first.value()) * u128::from(digit)
+    // A residue of the first prime may exceed the second, which is smaller.
+    let lower = second.reduce_word(first_residue);
+    let digit = second.multiply(second.subtract(second_residue, lower), inverse);
+    u128::from(first_residue) + u128::from(first.value()) * u128::from(digit)
 }
 
 /// `round(2^l v / P)` modulo 2^l, for the v below P that has these residues; the reading is that of the primes of P.
@@ -71,7 +72,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn all_parameters() -> Vec<HeParameters> {
-        [16, 32, 33, 37, 41, 53, 64]
+        [16, 31, 33, 37, 41, 53, 64]
             .iter()
             .map(|&ring_bits| HeOutline::from_taps(ring_bits, WeightBits::Eight, 4608))
             .map(|outline| HeParameters::from_outline(&outline).unwrap())

@@ -9,7 +9,7 @@
 pub enum HeError {
     /// No parameters within the security table keep the noise of this outline small enough.
     #[error(
-        "no RLWE parameters keep the noise of {taps} taps below the last place of {ring_bits}-bit shares; freeze the model with \
+        "no RLWE parameters keep the noise of {taps} taps small enough for {ring_bits}-bit shares; freeze the model with \
          narrower rings or fewer channels in a layer"
     )]
     CannotDecrypt {
@@ -88,6 +88,9 @@ pub enum HeError {
         /// Which message.
         what: &'static str,
     },
+    /// A layer whose parameters have another ring than the key.
+    #[error("the key belongs to another degree or other primes than the layer's parameters")]
+    OtherRing,
     /// The public key was not made from this session's nonces.
     #[error("peer sent a public key whose uniform half does not come from this session's nonces")]
     PublicSeed,

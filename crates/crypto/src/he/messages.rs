@@ -1,10 +1,14 @@
 //! What travels: the public key, the encrypted blinds, the answers. Lengths follow from the layout alone.
+//!
+//! Polynomials travel as coefficients, of which low bits may be left out; those of the public key are whole.
 
-use super::bits::{BitWriter, WORD_WIDTH, is_padding_clear, numbers, packed_length, words};
+use super::bits::{BitWriter, packed_length, words};
 use super::error::HeError;
 use super::kernel::AlignedWords;
 use super::packing::Layout;
 use super::parameters::HeParameters;
+use super::sampling::expand_uniform;
+use super::section::Section;
 use super::server::BlockAnswer;
 use crate::domain;
 use crate::secret::Secret;
@@ -41,21 +45,21 @@ impl PublicSeed {
 #[derive(Clone)]
 pub struct PublicKey {
     seed: PublicSeed,
+    /// For each prime the computed half, as coefficients.
+    computed: Vec<AlignedWords>,
     /// For each prime the computed and the uniform half, as values.
     pub(super) halves: Vec<[AlignedWords; 2]>,
 }
 
 impl PublicKey {
     pub(super) fn new(parameters: &HeParameters, seed: PublicSeed, computed: Vec<AlignedWords>) -> Self {
-        let uniform = super::sampling::expand_uniform(parameters, domain::HE_PUBLIC_UNIFORM, seed.bytes());
-        Self {
-            seed,
-            halves: computed
-                .into_iter()
-                .zip(uniform)
-                .map(|(computed, uniform)| [computed, uniform])
-                .collect(),
-        }
+        let uniform = expand_uniform(parameters, domain::HE_PUBLIC_UNIFORM, seed.bytes());
+        let values = computed.iter().zip(parameters.tables()).map(|(computed, table)| {
+            let mut values = computed.clone();
+            parameters.kernels().forward(table, &mut values);
+            values
+        });
+        Self { seed, halves: values.zip(uniform).map(|(values, uniform)| [values, uniform]).collect(), computed }
     }
 
     /// Bytes on the wire.
@@ -67,7 +71,7 @@ impl PublicKey {
     pub fn to_bytes(&self, parameters: &HeParameters) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::length(parameters));
         bytes.extend_from_slice(self.seed.bytes());
-        write_residues(&mut bytes, parameters, self.halves.iter().map(|halves| &halves[0]));
+        write_residues(&mut bytes, parameters, self.computed.iter());
         bytes
     }
 
@@ -90,11 +94,21 @@ impl PublicKey {
     }
 }
 
-/// One ciphertext from the client: the computed half, as values, and the seed of the uniform half.
+/// One ciphertext from the client, as it travels: the seed of the uniform half, and the computed half.
 #[derive(Clone)]
 pub struct InputCiphertext {
     pub(super) seed: [u8; SEED_BYTES],
-    pub(super) residues: Vec<AlignedWords>,
+    pub(super) computed: Vec<u8>,
+}
+
+impl InputCiphertext {
+    /// Shortens and packs the coefficients of a computed half.
+    pub(super) fn pack(parameters: &HeParameters, seed: [u8; SEED_BYTES], limbs: &[AlignedWords]) -> Self {
+        let section = Section::request(parameters);
+        let mut computed = Vec::with_capacity(section.length());
+        section.write(&mut computed, parameters, &limbs.iter().collect::<Vec<_>>());
+        Self { seed, computed }
+    }
 }
 
 /// The encrypted blinds of a layer, from the client.
@@ -118,7 +132,7 @@ impl LinearRequest {
 
     /// Bytes on the wire.
     pub fn length(layout: &Layout) -> usize {
-        layout.input_ciphertexts() * (SEED_BYTES + residues_length(layout.parameters()))
+        layout.input_ciphertexts() * (SEED_BYTES + Section::request(layout.parameters()).length())
     }
 
     /// The message.
@@ -126,7 +140,7 @@ impl LinearRequest {
         let mut bytes = Vec::with_capacity(Self::length(layout));
         for ciphertext in &self.ciphertexts {
             bytes.extend_from_slice(&ciphertext.seed);
-            write_residues(&mut bytes, layout.parameters(), ciphertext.residues.iter());
+            bytes.extend_from_slice(&ciphertext.computed);
         }
         bytes
     }
@@ -138,12 +152,13 @@ impl LinearRequest {
     pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, HeError> {
         const WHAT: &str = "encrypted blinds";
         expect_length(WHAT, Self::length(layout), bytes)?;
-        let parameters = layout.parameters();
+        let section = Section::request(layout.parameters());
         let read = |chunk: &[u8]| {
-            let (seed, residues) = chunk.split_first_chunk().expect("the length was checked");
-            Ok(InputCiphertext { seed: *seed, residues: read_residues(WHAT, parameters, residues)? })
+            let (seed, computed) = chunk.split_first_chunk().expect("the length was checked");
+            section.check(WHAT, computed)?;
+            Ok(InputCiphertext { seed: *seed, computed: computed.to_vec() })
         };
-        let chunks = bytes.chunks_exact(SEED_BYTES + residues_length(parameters));
+        let chunks = bytes.chunks_exact(SEED_BYTES + section.length());
         Ok(Self { ciphertexts: chunks.map(read).collect::<Result<_, _>>()? })
     }
 }
@@ -188,9 +203,8 @@ impl LinearAnswer {
 
     /// Bytes on the wire.
     pub fn length(layout: &Layout) -> usize {
-        let format = layout.parameters().format();
-        let uniform = packed_length(layout.parameters().degree(), format.uniform_bits);
-        let values = |ciphertext| packed_length(layout.output_count(ciphertext), format.value_bits);
+        let uniform = Section::uniform(layout.parameters()).length();
+        let values = |ciphertext| Section::values(layout, ciphertext).length();
         (0..layout.output_ciphertexts()).map(|ciphertext| uniform + values(ciphertext)).sum()
     }
 
@@ -220,42 +234,20 @@ impl LinearAnswer {
 impl AnswerCiphertext {
     /// The second half's bytes and the useful coefficients', if they have the lengths of this place.
     pub(super) fn checked_sections(&self, layout: &Layout, index: usize) -> Result<(&[u8], &[u8]), HeError> {
-        let format = layout.parameters().format();
-        let uniform = packed_length(layout.parameters().degree(), format.uniform_bits);
-        let values = packed_length(layout.output_count(index), format.value_bits);
-        expect_length("an answer's ciphertext", uniform + values, &self.bytes)?;
+        let uniform = Section::uniform(layout.parameters()).length();
+        expect_length("an answer's ciphertext", uniform + Section::values(layout, index).length(), &self.bytes)?;
         Ok(self.bytes.split_at(uniform))
     }
 
     fn read<'a>(layout: &Layout, index: usize, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), HeError> {
-        let (parameters, count) = (layout.parameters(), layout.output_count(index));
-        let format = parameters.format();
-        let uniform_length = packed_length(parameters.degree(), format.uniform_bits);
-        let (own, rest) = bytes.split_at(uniform_length + packed_length(count, format.value_bits));
-        let (uniform, values) = own.split_at(uniform_length);
-        let largest = |dropped: u32| (format.kept_modulus - 1) >> dropped;
-        check_range(uniform, format.uniform_bits, parameters.degree(), largest(format.uniform_dropped))?;
-        check_range(values, format.value_bits, count, largest(format.value_dropped))?;
+        const WHAT: &str = "an answer";
+        let sections = [Section::uniform(layout.parameters()), Section::values(layout, index)];
+        let (own, rest) = bytes.split_at(sections.iter().map(Section::length).sum());
+        let (uniform, values) = own.split_at(sections[0].length());
+        sections[0].check(WHAT, uniform)?;
+        sections[1].check(WHAT, values)?;
         Ok((Self { bytes: own.to_vec() }, rest))
     }
-}
-
-fn check_range(bytes: &[u8], width: u32, count: usize, largest: u128) -> Result<(), HeError> {
-    const WHAT: &str = "an answer";
-    // A first pass without an early end is faster, and almost always the only one.
-    let is_in_range = match width <= WORD_WIDTH {
-        true => words(bytes, width, count).fold(0, u64::max) <= largest as u64,
-        false => numbers(bytes, width, count).fold(0, u128::max) <= largest,
-    };
-    if !is_in_range {
-        let mut sent = numbers(bytes, width, count).enumerate();
-        let (index, sent) = sent.find(|(_, number)| *number > largest).expect("some number is too large");
-        return Err(HeError::CoefficientRange { what: WHAT, index, largest, sent });
-    }
-    if !is_padding_clear(bytes, width, count) {
-        return Err(HeError::Padding { what: WHAT });
-    }
-    Ok(())
 }
 
 fn expect_length(what: &'static str, expected: usize, bytes: &[u8]) -> Result<(), HeError> {
@@ -383,8 +375,6 @@ mod tests {
         set_bits(&mut sent.public_key[32..], width..2 * width);
         let key = PublicKey::from_bytes(&sent.parameters, &sent.session, &sent.public_key);
         assert!(out_of_range(key.err(), 1));
-        set_bits(&mut sent.request[32..], 4 * width..5 * width);
-        assert!(out_of_range(LinearRequest::from_bytes(&sent.layout, &sent.request).err(), 4));
         for ring_bits in [32, 64] {
             let mut sent = messages(ring_bits);
             let format = sent.parameters.format().clone();
@@ -394,6 +384,11 @@ mod tests {
             let refused = all_ones > (format.kept_modulus - 1) >> format.uniform_dropped;
             set_bits(&mut sent.answer, 3 * width..4 * width);
             assert_eq!(out_of_range(LinearAnswer::from_bytes(&sent.layout, &sent.answer).err(), 3), refused);
+            let width = format.input_bits as usize;
+            let largest = (sent.parameters.primes().map(u128::from).product::<u128>() - 1) >> format.input_dropped;
+            set_bits(&mut sent.request[32..], 4 * width..5 * width);
+            let refused = (1_u128 << width) - 1 > largest;
+            assert_eq!(out_of_range(LinearRequest::from_bytes(&sent.layout, &sent.request).err(), 4), refused);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The whole exchange once more with schoolbook polynomials modulo q: slow, and written from the formulas alone.
 //!
-//! Knowing both parties' secrets it predicts every byte of an answer and both shares, the rounding included.
+//! Knowing both parties' secrets it predicts every byte of requests and answers and both shares, the rounding included.
 
 use super::bits::BitWriter;
 use super::sampling::{binomial, expand_uniform, stream, ternary};
@@ -84,7 +84,7 @@ impl Slow<'_> {
     /// round(q m / t).
     fn encode(&self, element: u64) -> u128 {
         let t = 1_u128 << self.parameters.ring_bits();
-        // q has 68 bits at most here, and a ring element 32.
+        // q has 73 bits at most here, and a ring element 40.
         (self.modulus * u128::from(element) + t / 2) / t % self.modulus
     }
 
@@ -94,14 +94,18 @@ impl Slow<'_> {
         ((value * t + modulus / 2) / modulus % t) as u64
     }
 
-    /// Divides by the dropped prime, leaves out low bits; what is sent, and what the client takes it for.
-    fn shorten(&self, value: u128, dropped: u32) -> (u128, u128) {
+    /// Divides by the dropped prime.
+    fn rescale(&self, value: u128) -> u128 {
         let kept: u128 = self.parameters.format().kept_modulus;
         let divisor = self.modulus / kept;
-        let scaled = (value + divisor / 2) / divisor % kept;
-        let sent = scaled >> dropped;
+        (value + divisor / 2) / divisor % kept
+    }
+
+    /// Leaves out low bits; what is sent, and what it is taken for.
+    fn shorten(&self, value: u128, dropped: u32) -> (u128, u128) {
+        let sent = value >> dropped;
         let middle = if dropped == 0 { 0 } else { 1 << (dropped - 1) };
-        (sent, ((sent << dropped) + middle) % kept)
+        (sent, ((sent << dropped) + middle) % self.modulus)
     }
 }
 
@@ -111,14 +115,19 @@ fn signed(short: &crate::secret::Secret<Vec<i8>>) -> Vec<i64> {
 
 #[test]
 fn every_byte_and_both_shares_are_what_the_formulas_say() {
-    for (ring_bits, seed) in [(20, 1), (31, 2), (32, 3)] {
-        predict(ring_bits, seed);
+    for (ring_bits, tolerance, seed) in
+        [(20, 0, 1), (31, 0, 2), (31, 16, 3), (40, 12, 4), (22, 9, 5), (40, 0, 6)]
+    {
+        let degree = predict(ring_bits, tolerance, seed);
+        assert_eq!(degree, if (ring_bits, tolerance) == (40, 0) { 4096 } else { 2048 });
     }
 }
 
-fn predict(ring_bits: u32, seed: u8) {
+/// Compares, and tells the degree that was chosen.
+fn predict(ring_bits: u32, tolerance: u32, seed: u8) -> usize {
     let shape = LinearShape::Convolution(ConvolutionShape::same(2, 1, 8, 3));
-    let outline = HeOutline::from_layers(ring_bits, WeightBits::Eight, vec![shape]).also_bearing(4608);
+    let outline = HeOutline::from_layers(ring_bits, WeightBits::Eight, vec![shape]);
+    let outline = outline.also_bearing(4608).tolerating(tolerance);
     let parameters = HeParameters::from_outline(&outline).unwrap();
     let layout = Layout::new(&parameters, &shape).unwrap();
     assert_eq!((layout.input_ciphertexts(), layout.output_ciphertexts()), (1, 1));
@@ -156,7 +165,17 @@ fn predict(ring_bits: u32, seed: u8) {
         message[coefficient] = (message[coefficient] + slow.encode(blinds[value])) % slow.modulus;
     }
     let a = slow.uniform(domain::HE_UNIFORM, &request.ciphertexts[0].seed);
-    let b = slow.add(&message, &slow.multiply(&negated, &a));
+    let format = parameters.format();
+    let mut bytes = Vec::new();
+    let mut writer = BitWriter::new(&mut bytes);
+    let mut b = slow.add(&message, &slow.multiply(&negated, &a));
+    for value in &mut b {
+        let (sent, read) = slow.shorten(*value, format.input_dropped);
+        writer.push(sent, format.input_bits);
+        *value = read;
+    }
+    writer.finish();
+    assert!(request.to_bytes(&layout) == [&request.ciphertexts[0].seed[..], &bytes].concat(), "{parameters}");
     // The server: weights, encryption of zero, mask.
     let mut polynomial = vec![0; degree];
     for place in layout.weight_places(0, 0) {
@@ -173,23 +192,22 @@ fn predict(ring_bits: u32, seed: u8) {
     let mask =
         |place: usize| slow.compose(&(0..primes).map(|limb| mask.residue(limb, place)).collect::<Vec<_>>());
     // What is sent, and what is read.
-    let format = parameters.format();
+    let kept = Slow { parameters: &parameters, modulus: format.kept_modulus };
     let mut bytes = Vec::new();
     let mut writer = BitWriter::new(&mut bytes);
     let mut taken = Vec::new();
     for value in &second {
-        let (sent, read) = slow.shorten(*value, format.uniform_dropped);
+        let (sent, read) = kept.shorten(slow.rescale(*value), format.uniform_dropped);
         writer.push(sent, format.uniform_bits);
         taken.push(read);
     }
     writer.finish();
-    let kept = Slow { parameters: &parameters, modulus: format.kept_modulus };
     let product = kept.multiply(&secret, &taken);
     let mut writer = BitWriter::new(&mut bytes);
     let places: Vec<_> = layout.output_places(0).collect();
     for (place, (coefficient, value)) in places.into_iter().enumerate() {
         let hidden = (first[coefficient] + slow.modulus - mask(place)) % slow.modulus;
-        let (sent, read) = slow.shorten(hidden, format.value_dropped);
+        let (sent, read) = kept.shorten(slow.rescale(hidden), format.value_dropped);
         writer.push(sent, format.value_bits);
         let phase = (read + product[coefficient]) % kept.modulus;
         assert_eq!(client_share.expose()[value], slow.read(phase, kept.modulus), "{value} at {parameters}");
@@ -201,4 +219,5 @@ fn predict(ring_bits: u32, seed: u8) {
     }
     writer.finish();
     assert!(answer.to_bytes() == bytes, "{parameters}");
+    degree
 }

@@ -19,5 +19,5 @@ mod plan;
 mod shape;
 
 pub use layout::Layout;
-pub(super) use plan::PackingPlan;
+pub(super) use plan::{ExpectedBits, PackingPlan};
 pub use shape::{ConvolutionShape, LinearShape};

@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn uniform_polynomials_depend_on_seed_domain_and_limb() {
-        let outline = HeOutline::from_taps(32, WeightBits::Eight, 9);
+        let outline = HeOutline::from_taps(60, WeightBits::Eight, 9);
         let parameters = HeParameters::from_outline(&outline).unwrap();
         let expand = |domain, byte| expand_uniform(&parameters, domain, &[byte; 32]);
         let first = expand(domain::HE_UNIFORM, 1);

@@ -1,14 +1,13 @@
 //! The server's side: products with the weights, made circuit-private, as an answer for the client.
 
-use super::bits::{BitWriter, packed_length};
 use super::client::transform;
-use super::encoding::{compose, decode, rescale};
+use super::encoding::{decode, rescale};
 use super::error::HeError;
 use super::kernel::{Accumulation, AlignedWords, LANES};
 use super::messages::{AnswerCiphertext, LinearAnswer, LinearRequest, PublicKey};
 use super::packing::Layout;
-use super::parameters::HeParameters;
 use super::sampling::{ShortPolynomial, binomial, expand_uniform, secret_residues, stream, ternary};
+use super::section::Section;
 use super::weights::{BlockWeights, PreparedWeights, WeightScratch, interleave};
 use crate::domain;
 use crate::random::{Scope, Seed};
@@ -97,16 +96,18 @@ pub(super) struct FreshZero {
 }
 
 impl TileInputs {
-    /// Expands the uniform halves of one tile's ciphertexts.
+    /// Expands the uniform halves of one tile's ciphertexts, and transforms the computed ones.
     pub fn expand(layout: &Layout, request: &LinearRequest, tile: usize) -> Self {
         let parameters = layout.parameters();
-        let terms = layout.inputs_per_tile();
+        let (terms, section) = (layout.inputs_per_tile(), Section::request(parameters));
         let zeros = || AlignedWords::zeros(parameters.degree() * terms);
         let mut limbs: Vec<_> = parameters.tables().iter().map(|_| [zeros(), zeros()]).collect();
         for (term, ciphertext) in request.ciphertexts[tile * terms..][..terms].iter().enumerate() {
             let uniform = expand_uniform(parameters, domain::HE_UNIFORM, &ciphertext.seed);
-            for ((limb, computed), uniform) in limbs.iter_mut().zip(&ciphertext.residues).zip(&uniform) {
-                interleave(&mut limb[0], &[computed], terms, term);
+            for ((limb, table), uniform) in limbs.iter_mut().zip(parameters.tables()).zip(&uniform) {
+                let mut computed = section.residues(&ciphertext.computed, table);
+                parameters.kernels().forward(table, &mut computed);
+                interleave(&mut limb[0], &[&computed], terms, term);
                 interleave(&mut limb[1], &[uniform], terms, term);
             }
         }
@@ -228,7 +229,7 @@ fn finish_output(
     secrets: &AnswerSecrets,
 ) -> (AnswerCiphertext, Secret<Vec<u64>>) {
     let parameters = layout.parameters();
-    let (format, degree, count) = (parameters.format(), parameters.degree(), layout.output_count(output));
+    let count = layout.output_count(output);
     let mask = OutputMask::draw(layout, &secrets.masks, output);
     let (mut values, mut uniform) = (Vec::new(), Vec::new());
     for (limb, [product, mut second]) in limbs.into_iter().enumerate() {
@@ -244,34 +245,11 @@ fn finish_output(
         }
         uniform.push(second);
     }
-    let mut bytes = Vec::with_capacity(
-        packed_length(degree, format.uniform_bits) + packed_length(count, format.value_bits),
-    );
-    write_section(&mut bytes, parameters, uniform, degree, (format.uniform_bits, format.uniform_dropped));
-    write_section(&mut bytes, parameters, values, count, (format.value_bits, format.value_dropped));
-    (AnswerCiphertext { bytes }, mask.share(layout))
-}
-
-/// Rescales, leaves out the low bits, and packs. Only what is uniform or pseudorandom already comes here.
-fn write_section(
-    bytes: &mut Vec<u8>,
-    parameters: &HeParameters,
-    mut limbs: Vec<Secret<AlignedWords>>,
-    count: usize,
-    (width, dropped): (u32, u32),
-) {
-    rescale(parameters, &mut limbs);
-    let mut writer = BitWriter::new(bytes);
-    match &limbs[..] {
-        [limb] => {
-            limb.expose()[..count].iter().for_each(|residue| writer.push((residue >> dropped).into(), width))
-        }
-        limbs => {
-            for place in 0..count {
-                let residues = [limbs[0].expose()[place], limbs[1].expose()[place]];
-                writer.push(compose(parameters, &residues) >> dropped, width);
-            }
-        }
+    let sections = [Section::uniform(parameters), Section::values(layout, output)];
+    let mut bytes = Vec::with_capacity(sections.iter().map(Section::length).sum());
+    for (section, mut limbs) in sections.into_iter().zip([uniform, values]) {
+        rescale(parameters, &mut limbs);
+        section.write(&mut bytes, parameters, &limbs.iter().map(Secret::expose).collect::<Vec<_>>());
     }
-    writer.finish();
+    (AnswerCiphertext { bytes }, mask.share(layout))
 }

@@ -32,7 +32,7 @@ impl Layout {
     /// # Errors
     /// When the shape does not fit together, does not fit the ciphertexts, or exceeds the outline.
     pub fn new(parameters: &HeParameters, shape: &LinearShape) -> Result<Self, HeError> {
-        let plan = PackingPlan::choose(shape, parameters.degree())?;
+        let plan = PackingPlan::choose(shape, parameters.degree(), &parameters.expected_bits())?;
         parameters.admit(plan.taps() as u64)?;
         Ok(Self { parameters: parameters.clone(), shape: *shape, plan })
     }
@@ -54,12 +54,12 @@ impl Layout {
 
     /// Ciphertexts that the client sends.
     pub fn input_ciphertexts(&self) -> usize {
-        self.tiles() * self.inputs_per_tile()
+        self.plan.input_ciphertexts()
     }
 
     /// Ciphertexts that the server answers with.
     pub fn output_ciphertexts(&self) -> usize {
-        self.tiles() * self.outputs_per_tile()
+        self.plan.output_ciphertexts()
     }
 
     /// Products of a ciphertext and a weight polynomial that the server makes.

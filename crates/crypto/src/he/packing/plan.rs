@@ -22,7 +22,11 @@ const TILINGS_TRIED: usize = 4;
 
 impl PackingPlan {
     /// The cheapest packing.
-    pub(in crate::he) fn choose(shape: &LinearShape, degree: usize) -> Result<Self, HeError> {
+    pub(in crate::he) fn choose(
+        shape: &LinearShape,
+        degree: usize,
+        bits: &ExpectedBits,
+    ) -> Result<Self, HeError> {
         let shape = shape.checked()?;
         let axes = [0, 1].map(|axis| Axis::new(&shape, axis));
         let mut best: Option<(u64, [Storage; 2], usize, usize)> = None;
@@ -34,7 +38,7 @@ impl PackingPlan {
             };
             for (storage, slots) in tile_sizes(axes[0].outputs).filter_map(fits).take(TILINGS_TRIED) {
                 for (planes, outputs) in splits(slots, &shape, &axes) {
-                    let cost = cost(&shape, &axes, &storage, planes, outputs, degree);
+                    let cost = bits.cost(&shape, &axes, &storage, (planes, outputs), degree);
                     if cost < best.map_or(u64::MAX, |(least, ..)| least) {
                         best = Some((cost, storage, planes, outputs));
                     }
@@ -59,6 +63,14 @@ impl PackingPlan {
         self.storage[0].tiles * self.storage[1].tiles
     }
 
+    pub(in crate::he) fn input_ciphertexts(&self) -> usize {
+        self.tiles() * self.inputs_per_tile()
+    }
+
+    pub(in crate::he) fn output_ciphertexts(&self) -> usize {
+        self.tiles() * self.outputs_per_tile()
+    }
+
     pub(super) fn inputs_per_tile(&self) -> usize {
         all_planes(&self.shape, &self.axes).div_ceil(self.planes)
     }
@@ -76,29 +88,41 @@ impl PackingPlan {
     }
 }
 
-/// Bits on the busier direction first, all bits second, as they are at the working point of 32-bit shares. The true
-/// widths depend on parameters that are chosen later, from this.
-fn cost(
-    shape: &ConvolutionShape,
-    axes: &[Axis; 2],
-    storage: &[Storage; 2],
-    planes: usize,
-    outputs: usize,
-    degree: usize,
-) -> u64 {
-    const UP_BITS: u64 = 100;
-    const DOWN_UNIFORM_BITS: u64 = 47;
-    const DOWN_VALUE_BITS: u64 = 36;
-    let inputs_per_tile = all_planes(shape, axes).div_ceil(planes);
-    if inputs_per_tile > MAX_TERMS {
-        return u64::MAX;
+/// The widths that a packing may count on. The true ones are chosen later, from the packing, and differ little.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::he) struct ExpectedBits {
+    input: u64,
+    uniform: u64,
+    value: u64,
+}
+
+impl ExpectedBits {
+    /// Those of shares that keep so many bits, for weights up to a bound: a request and both halves of an answer need some
+    /// more, because their errors are multiplied by weights, by a key, by nothing.
+    pub(in crate::he) fn new(kept_bits: u32, weight_bound: u32) -> Self {
+        let kept = u64::from(kept_bits);
+        Self { input: kept + u64::from(weight_bound.ilog2()) + 8, uniform: kept + 10, value: kept + 4 }
     }
-    let tiles = storage[0].tiles * storage[1].tiles;
-    let values: usize = shape.output_channels * shape.output_size().iter().product::<usize>();
-    let up = (tiles * inputs_per_tile * degree) as u64 * UP_BITS;
-    let answers = (tiles * shape.output_channels.div_ceil(outputs) * degree) as u64;
-    let down = answers * DOWN_UNIFORM_BITS + values as u64 * DOWN_VALUE_BITS;
-    8 * up.max(down) + up + down
+
+    /// All bits in both directions.
+    fn cost(
+        &self,
+        shape: &ConvolutionShape,
+        axes: &[Axis; 2],
+        storage: &[Storage; 2],
+        (planes, outputs): (usize, usize),
+        degree: usize,
+    ) -> u64 {
+        let inputs_per_tile = all_planes(shape, axes).div_ceil(planes);
+        if inputs_per_tile > MAX_TERMS {
+            return u64::MAX;
+        }
+        let tiles = storage[0].tiles * storage[1].tiles;
+        let values: usize = shape.output_channels * shape.output_size().iter().product::<usize>();
+        let up = (tiles * inputs_per_tile * degree) as u64 * self.input;
+        let answers = (tiles * shape.output_channels.div_ceil(outputs) * degree) as u64;
+        up + answers * self.uniform + values as u64 * self.value
+    }
 }
 
 fn all_planes(shape: &ConvolutionShape, axes: &[Axis; 2]) -> usize {
@@ -157,13 +181,17 @@ fn splits(slots: usize, shape: &ConvolutionShape, axes: &[Axis; 2]) -> Vec<(usiz
 mod tests {
     use super::*;
 
+    fn choose(shape: LinearShape, degree: usize) -> Result<PackingPlan, HeError> {
+        PackingPlan::choose(&shape, degree, &ExpectedBits::new(16, 127))
+    }
+
     fn plan(shape: ConvolutionShape) -> PackingPlan {
-        PackingPlan::choose(&LinearShape::Convolution(shape), 4096).unwrap()
+        choose(LinearShape::Convolution(shape), 4096).unwrap()
     }
 
     #[test]
     fn the_layers_of_resnet_take_few_products() {
-        for (channels, size, most) in [(64, 32, 1408), (128, 16, 1376), (256, 8, 1352), (512, 4, 1664)] {
+        for (channels, size, most) in [(64, 32, 1408), (128, 16, 1376), (256, 8, 1369), (512, 4, 1664)] {
             let plan = plan(ConvolutionShape::same(channels, channels, size, 3));
             let products = plan.inputs_per_tile() * plan.outputs_per_tile() * plan.tiles();
             assert!(products <= most, "{channels}: {products}");
@@ -183,15 +211,16 @@ mod tests {
 
     #[test]
     fn a_matrix_uses_every_coefficient() {
-        let plan =
-            PackingPlan::choose(&LinearShape::FullyConnected { inputs: 512, outputs: 100 }, 4096).unwrap();
+        let plan = choose(LinearShape::FullyConnected { inputs: 512, outputs: 100 }, 4096).unwrap();
         assert!(plan.planes * plan.outputs <= 4096 && plan.planes * plan.outputs > 3000);
     }
 
     #[test]
     fn a_filter_that_needs_more_than_a_polynomial_is_refused() {
         let shape = ConvolutionShape { padding: [0; 2], ..ConvolutionShape::same(1, 1, 100, 99) };
-        let error = PackingPlan::choose(&LinearShape::Convolution(shape), 4096).unwrap_err();
-        assert_eq!(error, HeError::LayerTooLarge { degree: 4096 });
+        for degree in [2048, 4096] {
+            let error = choose(LinearShape::Convolution(shape), degree).unwrap_err();
+            assert_eq!(error, HeError::LayerTooLarge { degree });
+        }
     }
 }

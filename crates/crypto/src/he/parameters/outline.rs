@@ -1,8 +1,9 @@
-//! What the parameters may depend on: shapes and bounds, never weights.
+//! What the parameters may depend on: shapes, bounds and tolerances, never weights.
 
 use super::AnswerNoise;
+use super::noise::Counts;
 use crate::he::error::HeError;
-use crate::he::packing::{LinearShape, PackingPlan};
+use crate::he::packing::{ExpectedBits, LinearShape, PackingPlan};
 
 /// Bound on the weights that the outline declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,7 @@ impl WeightBits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeOutline {
     ring_bits: u32,
+    tolerance: u32,
     weight_bits: WeightBits,
     shapes: Vec<LinearShape>,
     /// Taps of answers whose shape is not listed.
@@ -36,7 +38,7 @@ pub struct HeOutline {
 impl HeOutline {
     /// The outline of these layers. How many weights meet in one coefficient follows from how they are packed.
     pub fn from_layers(ring_bits: u32, weight_bits: WeightBits, shapes: Vec<LinearShape>) -> Self {
-        Self { ring_bits, weight_bits, shapes, counted: 0 }
+        Self { ring_bits, tolerance: 0, weight_bits, shapes, counted: 0 }
     }
 
     /// The worst case over all layers: at most `taps` weights in one weight polynomial's row.
@@ -51,8 +53,20 @@ impl HeOutline {
         self
     }
 
+    /// Says that whoever reads the layers' outputs will drop so many low bits: the shares may be off by an eighth of what is
+    /// then the last place, in the standard deviation.
+    #[must_use]
+    pub fn tolerating(mut self, bits: u32) -> Self {
+        self.tolerance = bits;
+        self
+    }
+
     pub(super) fn weight_bits(&self) -> WeightBits {
         self.weight_bits
+    }
+
+    pub(super) fn ring_bits(&self) -> u32 {
+        self.ring_bits
     }
 
     pub(super) fn checked_ring_bits(&self) -> Result<u32, HeError> {
@@ -62,13 +76,34 @@ impl HeOutline {
         }
     }
 
-    /// The noise of all answers when ciphertexts have this many coefficients.
-    pub(super) fn noise(&self, degree: usize) -> Result<AnswerNoise, HeError> {
+    /// Bits that are dropped later; some of the ring are always left.
+    pub(super) fn tolerance(&self) -> u32 {
+        self.tolerance.min(self.ring_bits.saturating_sub(MIN_KEPT_BITS))
+    }
+
+    /// What a packing may expect of the widths that are chosen after it.
+    pub(super) fn expected_bits(&self) -> ExpectedBits {
+        ExpectedBits::new(self.ring_bits - self.tolerance(), self.weight_bits.bound())
+    }
+
+    /// The noise of all answers when ciphertexts have this many coefficients, and what is sent then.
+    pub(super) fn noise(&self, degree: usize) -> Result<(AnswerNoise, Counts), HeError> {
         let mut noise = AnswerNoise::new(self.weight_bits.bound());
+        let mut counts = Counts::default();
         noise.count(self.counted);
         for shape in &self.shapes {
-            noise.count(PackingPlan::choose(shape, degree)?.taps() as u64);
+            let plan = PackingPlan::choose(shape, degree, &self.expected_bits())?;
+            noise.count(plan.taps() as u64);
+            counts.inputs += (plan.input_ciphertexts() * degree) as u64;
+            counts.uniform += (plan.output_ciphertexts() * degree) as u64;
+            counts.values += shape.output_values() as u64;
         }
-        Ok(noise)
+        if self.shapes.is_empty() {
+            counts = Counts { inputs: 2, uniform: 2, values: 1 };
+        }
+        Ok((noise, counts))
     }
 }
+
+/// Bits of a ring that are never taken for dropped.
+const MIN_KEPT_BITS: u32 = 4;

@@ -10,7 +10,7 @@ use std::thread;
 use inference::InferenceError;
 use inference::client::Client;
 use inference::connection::{Connection, MemoryStream, Role, memory_pair};
-use inference::plan::Reveal;
+use inference::plan::{Depth, Reveal};
 use inference::server::{ServedModel, Server, WeightMemory};
 use network::freeze::{FreezeOptions, freeze};
 use network::image::Image;
@@ -123,7 +123,7 @@ fn ask(stream: Altered) -> Result<(), InferenceError> {
 /// allocations are findings. Without edits both parties must succeed.
 pub fn run_session(data: &[u8], alters_client: bool) {
     let upward = !alters_client;
-    let messages = served().plan().messages();
+    let messages = served().plan().messages(Depth::Four);
     let stream_bytes =
         messages.iter().filter(|message| message.is_upward == upward).map(|message| message.bytes);
     let edits = edits(data, stream_bytes.sum());

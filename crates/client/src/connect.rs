@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crypto::ot::Depth;
 use inference::client::Wishes;
 use inference::connection::{
     CertifiedKey, DEFAULT_LEAST_RATE, DEFAULT_PORT, Fingerprint, TimeLimits, TlsConnector, TlsError, Trust,
@@ -57,10 +58,14 @@ impl PrivateClient {
         let (host, port) = split_address(address)?;
         let connector = TlsConnector::new(&options.trust, options.certificate)?;
         let socket = reach(host, port)?;
+        // Unless somebody knows better: a link between machines is slow beside the loopback device.
+        let is_near = socket.peer_addr().is_ok_and(|peer| peer.ip().is_loopback());
+        let mut wishes = options.wishes;
+        wishes.depth = wishes.depth.or(Some(if is_near { Depth::Four } else { Depth::Eight }));
         let limits = TimeLimits::new(options.silence);
         let (stream, binding) = connector.connect(socket, host, Arc::clone(&limits))?;
         let patience = Patience::with(limits, options.silence, options.least_rate);
-        let mut client = Self::over(stream, &binding, &options.wishes, patience)?;
+        let mut client = Self::over(stream, &binding, &wishes, patience)?;
         client.session.use_threads(options.threads)?;
         Ok(client)
     }

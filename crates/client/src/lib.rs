@@ -32,6 +32,7 @@ mod stored;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 
+use crypto::ot::Depth;
 use inference::InferenceError;
 use inference::client::{Answer, Client, PreparedClient, Wishes};
 #[cfg(feature = "tls")]
@@ -96,6 +97,11 @@ impl<S: Read + Write> PrivateClient<S> {
         self.session.plan().reveal()
     }
 
+    /// How deep the trees of this session's transfers are.
+    pub fn depth(&self) -> Depth {
+        self.session.depth()
+    }
+
     /// What one image costs on this link, which is measured for it with two megabytes at most.
     ///
     /// # Errors
@@ -104,7 +110,7 @@ impl<S: Read + Write> PrivateClient<S> {
         self.patience.for_words();
         let link = self.session.measure_link()?;
         self.patience.rest();
-        let (plan, traffic) = (self.session.plan(), self.session.plan().traffic());
+        let (plan, traffic) = (self.session.plan(), self.session.plan().traffic(self.session.depth()));
         Ok(Cost { offline: traffic.offline, online: traffic.online, memory: plan.client_memory(), link })
     }
 
@@ -114,7 +120,7 @@ impl<S: Read + Write> PrivateClient<S> {
     /// When the server refuses or the connection breaks.
     pub fn prepare(&mut self, count: u32) -> Result<(), ClientError> {
         self.request(&Request::Prepare { count, store: None })?;
-        let traffic = self.session.plan().traffic().offline;
+        let traffic = self.session.plan().traffic(self.session.depth()).offline;
         for _ in 0..count {
             self.patience.for_bytes(traffic.bytes_up + traffic.bytes_down);
             self.prepared.push_back(self.session.prepare()?);
@@ -154,7 +160,7 @@ impl<S: Read + Write> PrivateClient<S> {
         }
         self.request(&Request::Classify { count: images.len() as u32 })?;
         let batch = self.prepared.drain(..images.len()).zip(images).collect();
-        let traffic = self.session.plan().traffic().online;
+        let traffic = self.session.plan().traffic(self.session.depth()).online;
         self.patience.for_bytes((traffic.bytes_up + traffic.bytes_down).saturating_mul(images.len() as u64));
         let answers = self.session.classify_batch(batch)?;
         self.patience.rest();

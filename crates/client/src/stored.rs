@@ -72,7 +72,7 @@ impl<S: Read + Write> PrivateClient<S> {
         let request = Request::Prepare { count: 1, store: Some(file.description().token.hash()) };
         let ids = self.session.request(&request, &mut self.waiting)?;
         let [id] = ids[..] else { return Err(ClientError::NotNamed { came: ids.len() }) };
-        let traffic = self.session.plan().traffic().offline;
+        let traffic = self.session.plan().traffic(self.session.depth()).offline;
         self.patience.for_bytes(traffic.bytes_up + traffic.bytes_down);
         let prepared = self.session.prepare()?;
         let expires = self.session.await_stored()?;
@@ -119,7 +119,7 @@ impl<S: Read + Write> PrivateClient<S> {
             batch.push((file.take(chosen, self.session.plan())?.prepared, image));
         }
         // The file has forgotten them, and so has the server: from here on they are used or lost.
-        let traffic = self.session.plan().traffic().online;
+        let traffic = self.session.plan().traffic(self.session.depth()).online;
         self.patience.for_bytes((traffic.bytes_up + traffic.bytes_down).saturating_mul(images.len() as u64));
         let answers = self.session.classify_batch(batch)?;
         self.patience.rest();

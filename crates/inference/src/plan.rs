@@ -13,6 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crypto::he::HeParameters;
+pub use crypto::ot::Depth;
 use crypto::ring::RingWidth;
 use network::inference_model::{ModelOutline, Schedule};
 pub use network::reference::bound::ReluRounding;

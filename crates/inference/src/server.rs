@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use crypto::garble::label::Offset;
 use crypto::he::{PreparedWeights, PublicKey, WeightStorage};
-use crypto::ot::{Depth, TreeSums};
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
+use crypto::ot::{Depth, TreeSums};
 use crypto::random::{InferenceId, Seed, SessionId};
 use crypto::ring::geometry::ConvGeometry;
 use crypto::ring::{PackedWeights, Share, Weights};

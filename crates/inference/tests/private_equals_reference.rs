@@ -25,6 +25,7 @@ use network::weights::FloatWeights;
 use network::zoo;
 use sordino_inference::client::{Answer, Client, ShareRecord};
 use sordino_inference::connection::{Connection, Role, memory_pair};
+use sordino_inference::plan::{Depth, PlannedMessage};
 use sordino_inference::plan::{Plan, PlannedTraffic, Reveal};
 use sordino_inference::server::{PreparedServer, ServedModel, Server, WeightMemory};
 use sordino_inference::transcript::{Phase, Transcript};
@@ -94,7 +95,7 @@ fn run_over<S: Read + Write + Send + 'static>(
     for phase in [Phase::SetUp, Phase::Offline, Phase::Online] {
         assert_eq!(ours.phase(phase), theirs.phase(phase), "both parties count the same");
     }
-    (answers, records.into_iter().zip(seeds).collect(), ours, client.plan().traffic())
+    (answers, records.into_iter().zip(seeds).collect(), ours, client.plan().traffic(client.depth()))
 }
 
 #[test]
@@ -263,7 +264,7 @@ fn a_batch_shares_round_trips_and_gives_every_image_its_own_answer() {
         assert_eq!(answer, Answer::Logits(expected(&model, client.plan(), image, secrets)));
     }
     let online = client.connection().transcript().phase(Phase::Online);
-    let planned = client.plan().traffic().online;
+    let planned = client.plan().traffic(client.depth()).online;
     assert_eq!(online.rounds, planned.rounds);
     assert_eq!((online.bytes_up, online.bytes_down), (3 * planned.bytes_up, 3 * planned.bytes_down));
 }
@@ -287,7 +288,12 @@ fn a_watcher_hears_of_every_layer_and_byte_of_the_offline_phase() {
     assert_eq!(heard.len(), client.plan().layer_count());
     assert!(heard.is_sorted_by_key(|(_, bytes)| *bytes));
     assert_eq!(heard[0].0, "stem.conv1");
-    assert_eq!(heard.last().unwrap().1, client.connection().transcript().bytes(Phase::Offline));
+    // Behind the last layer the client has the last word.
+    let messages = client.plan().messages(client.depth());
+    let offline = messages.iter().rev().filter(|message| message.phase == Phase::Offline);
+    let last: usize = offline.take_while(|message| message.is_upward).map(PlannedMessage::framed_bytes).sum();
+    let all = client.connection().transcript().bytes(Phase::Offline);
+    assert_eq!(heard.last().unwrap().1 + last as u64, all);
 }
 
 #[test]
@@ -312,7 +318,10 @@ fn any_number_of_threads_gives_the_same_answer() {
     let answer = client.classify(prepared, &image).unwrap();
     let secrets = (record, server.join().unwrap());
     assert_eq!(answer, Answer::Logits(expected(&model, client.plan(), &image, secrets)));
-    assert_eq!(client.connection().transcript().phase(Phase::Online), client.plan().traffic().online);
+    assert_eq!(
+        client.connection().transcript().phase(Phase::Online),
+        client.plan().traffic(client.depth()).online
+    );
 }
 
 #[test]
@@ -344,7 +353,7 @@ fn garbled_bytes_are_proportional_to_kept_relus() {
         let model = frozen(&spec, Some(&mask), 8);
         let plan =
             sordino_inference::plan::Plan::new(Arc::new(model.outline().clone()), Reveal::Logits).unwrap();
-        let layers = plan.layers();
+        let layers = plan.layers(Depth::Four);
         let relus: u64 = layers.iter().map(|layer| layer.relus).sum();
         let garbled: u64 =
             layers.iter().map(|layer| layer.nonlinear_offline + layer.online - layer.truncation).sum();
@@ -366,5 +375,9 @@ fn the_small_hybrenet_needs_at_most_eight_round_trips() {
     let model = frozen(&spec, None, 9);
     let plan = sordino_inference::plan::Plan::new(Arc::new(model.outline().clone()), Reveal::Logits).unwrap();
     assert_eq!(model.outline().relu_count(), 26_112);
-    assert!(plan.traffic().online.rounds <= 16, "{} changes of direction", plan.traffic().online.rounds);
+    assert!(
+        plan.traffic(Depth::Four).online.rounds <= 16,
+        "{} changes of direction",
+        plan.traffic(Depth::Four).online.rounds
+    );
 }

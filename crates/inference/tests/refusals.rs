@@ -19,6 +19,7 @@ use sordino_inference::connection::frame::{
 };
 use sordino_inference::connection::refusal::{Refusal, RefusalCode};
 use sordino_inference::connection::{Connection, MemoryStream, Role, memory_pair};
+use sordino_inference::plan::Depth;
 use sordino_inference::plan::{PlannedMessage, Reveal};
 use sordino_inference::server::{ServedModel, Server, WeightMemory};
 use sordino_inference::setup::messages::{Agreement, ClientHello, ModelName, ServerHello};
@@ -251,7 +252,7 @@ fn material_of_another_model_is_refused_and_an_error_ends_a_session() {
 fn places(served: &ServedModel) -> Vec<(PlannedMessage, usize)> {
     let mut positions = [0, 0];
     let mut places: Vec<(PlannedMessage, usize)> = Vec::new();
-    for message in served.plan().messages() {
+    for message in served.plan().messages(Depth::Four) {
         let position = &mut positions[usize::from(message.is_upward)];
         let sort = |message: &PlannedMessage| (message.phase, message.kind, message.is_upward);
         // Set-up messages are few and all different.

@@ -86,7 +86,7 @@ fn ask<S: Read + Write>(stream: S, binding: &[u8]) {
         let Answer::Logits(logits) = answer else { panic!("logits were asked for") };
         assert!(is_close(&model, image, coins, &logits).unwrap());
     }
-    let planned = client.plan().traffic();
+    let planned = client.plan().traffic(client.depth());
     let offline = client.connection().transcript().phase(Phase::Offline);
     assert_eq!(offline.bytes_down, 4 * planned.offline.bytes_down, "requests are counted apart");
     client.finish().unwrap();

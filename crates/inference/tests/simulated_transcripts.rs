@@ -28,6 +28,7 @@ use network::reference;
 use sordino_inference::client::{Answer, Client, ShareRecord};
 use sordino_inference::connection::frame::{FrameKind, HEADER_BYTES};
 use sordino_inference::connection::{Connection, Role, memory_pair};
+use sordino_inference::plan::Depth;
 use sordino_inference::plan::{LinearJob, Plan, PlannedMessage, Reveal};
 use sordino_inference::setup::messages::{Agreement, ClientHello, ServerHello};
 use sordino_inference::transcript::{Kind, Phase};
@@ -44,7 +45,7 @@ struct Recording(Vec<(PlannedMessage, Vec<Vec<u8>>)>);
 impl Recording {
     fn cut(plan: &Plan, is_upward: bool, mut stream: &[u8]) -> Self {
         let planned: Vec<_> =
-            plan.messages().into_iter().filter(|message| message.is_upward == is_upward).collect();
+            plan.messages(Depth::Four).into_iter().filter(|message| message.is_upward == is_upward).collect();
         let mut messages: Vec<_> = planned.into_iter().map(|message| (message, Vec::new())).collect();
         for inference in 0..INFERENCES {
             for (message, copies) in &mut messages {
@@ -211,7 +212,7 @@ fn simulate_server(wire: Wire, outline: &ModelOutline, logit_shares: &Receiver<V
     for _ in 0..INFERENCES {
         let (mut asked, mut answered) = (jobs.iter(), jobs.iter());
         let mut requests = HashMap::new();
-        let planned = plan.messages();
+        let planned = plan.messages(Depth::Four);
         for message in planned.iter().filter(|message| message.phase != Phase::SetUp) {
             if message.is_upward {
                 wire.flush();
@@ -350,7 +351,7 @@ fn clients_with_a_black_and_a_white_image_look_like_uniform_bytes() {
 fn downward_bodies(plan: &Plan) -> Vec<(PlannedMessage, usize)> {
     let mut place = 0;
     let mut bodies = Vec::new();
-    for message in plan.messages().into_iter().filter(|message| !message.is_upward) {
+    for message in plan.messages(Depth::Four).into_iter().filter(|message| !message.is_upward) {
         bodies.push((message, place + HEADER_BYTES));
         place += message.framed_bytes();
     }
@@ -369,7 +370,7 @@ fn deviation(number: usize, message: &PlannedMessage, body: usize) -> Fault {
 /// What a client said before it ended, message by message; what comes after the planned ones is a refusal.
 fn said(plan: &Plan, mut stream: &[u8]) -> Vec<(PlannedMessage, Vec<u8>)> {
     let mut said = Vec::new();
-    for message in plan.messages().into_iter().filter(|message| message.is_upward) {
+    for message in plan.messages(Depth::Four).into_iter().filter(|message| message.is_upward) {
         let Some((bytes, rest)) = stream.split_at_checked(message.framed_bytes()) else { break };
         said.push((message, bytes[HEADER_BYTES..].to_vec()));
         stream = rest;
@@ -406,7 +407,7 @@ fn a_server_that_deviates_in_any_message_sees_nothing_of_the_image() {
         }
     }
     assert!(stopped > 3 && finished > 3, "{stopped} {finished}");
-    let upward = plan.messages().into_iter().filter(|message| message.is_upward);
+    let upward = plan.messages(Depth::Four).into_iter().filter(|message| message.is_upward);
     for (place, message) in upward.enumerate().filter(|(_, message)| looks_uniform(message)) {
         let [black, white] = heard.each_ref().map(|heard| joined(&heard[&place]));
         if black.len() < FEW {

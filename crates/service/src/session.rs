@@ -267,7 +267,7 @@ impl Session<'_> {
 
     fn prepare_one(&mut self) -> Result<PreparedServer, End> {
         let service = &self.visit.service;
-        let traffic = self.server.model().plan().traffic().offline;
+        let traffic = self.server.model().plan().traffic(self.server.depth()).offline;
         self.limits.allow(Some(service.parts.limits.time_for(traffic.bytes_up + traffic.bytes_down)));
         let start = Instant::now();
         let prepared = self.server.prepare()?;
@@ -306,7 +306,8 @@ impl Session<'_> {
 
     fn classify_batch(&mut self, batch: Vec<PreparedServer>) -> Result<(), End> {
         let service = &self.visit.service;
-        let (count, traffic) = (batch.len() as u64, self.server.model().plan().traffic().online);
+        let (count, traffic) =
+            (batch.len() as u64, self.server.model().plan().traffic(self.server.depth()).online);
         let bytes = count.saturating_mul(traffic.bytes_up + traffic.bytes_down);
         self.limits.allow(Some(service.parts.limits.time_for(bytes)));
         self.server.reply(&Reply::Accepted { ids: Vec::new() })?;

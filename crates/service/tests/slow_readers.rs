@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use client::PrivateClient;
 use inference::InferenceError;
+use inference::plan::Depth;
 use inference::requests::Request;
 use network::image::Image;
 use network::inference_model::InferenceModel;
@@ -84,7 +85,7 @@ fn bytes_before_tables(server: &Running) -> u64 {
     let plan = Arc::clone(client.session_mut().plan());
     client.finish().unwrap();
     assert!(plan.memory().client_tables > 20_000_000);
-    plan.traffic().offline.bytes_down - plan.memory().client_tables
+    plan.traffic(Depth::Four).offline.bytes_down - plan.memory().client_tables
 }
 
 #[test]

@@ -75,7 +75,10 @@ mod tests {
             assert_eq!(depth.to_string(), depth.bits().to_string());
         }
         assert_eq!(Depth::ALL[0], Depth::default());
-        assert_eq!((Depth::for_rate(100_000_000), Depth::for_rate(1_000_000_000)), (Depth::Eight, Depth::Four));
+        assert_eq!(
+            (Depth::for_rate(100_000_000), Depth::for_rate(1_000_000_000)),
+            (Depth::Eight, Depth::Four)
+        );
         assert_eq!([4, 8, 5].map(Depth::from_bits), [Some(Depth::Four), Some(Depth::Eight), None]);
     }
 }

@@ -53,7 +53,8 @@ impl LinearJob {
 impl Plan {
     /// What one inference takes at the client: what is kept, and the largest message beside it.
     pub fn client_memory(&self) -> u64 {
-        let largest = self.messages(Depth::Four).iter().map(|message| message.bytes as u64).max().unwrap_or(0);
+        let largest =
+            self.messages(Depth::Four).iter().map(|message| message.bytes as u64).max().unwrap_or(0);
         self.memory().client() + largest
     }
 

@@ -30,8 +30,13 @@ pub(crate) struct Greeting<'a> {
 impl<'a> Greeting<'a> {
     pub(crate) fn start(wishes: &'a Wishes) -> Result<(ClientHello, Self), InferenceError> {
         let nonce: [u8; NONCE_BYTES] = *fresh_seed()?.expose();
-        let hello =
-            ClientHello { nonce, wish: wishes.reveal, relus: wishes.relus, depth: wishes.depth, model: wishes.model.clone() };
+        let hello = ClientHello {
+            nonce,
+            wish: wishes.reveal,
+            relus: wishes.relus,
+            depth: wishes.depth,
+            model: wishes.model.clone(),
+        };
         Ok((hello, Self { wishes, nonce }))
     }
 
@@ -113,8 +118,8 @@ impl Keyed {
         let mut generator = fresh_seed()?.derive(domain::GATE_OFFSET, &scope).generator();
         let correlation = CorrelationOffset::random(&mut generator);
         let reverse_offset = Offset::new(correlation.expose())?;
-        let answered =
-            reverse_point.map(|point| SenderSetup::start(id.reversed(), depth, correlation, point, &mut generator));
+        let answered = reverse_point
+            .map(|point| SenderSetup::start(id.reversed(), depth, correlation, point, &mut generator));
         let (reverse_points, reverse_setup) = answered.unzip();
         let session = ClientSession {
             plan,

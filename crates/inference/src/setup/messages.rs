@@ -3,8 +3,8 @@
 use std::fmt;
 
 use crypto::he::PublicKey;
-use crypto::ot::{Depth, TreeSums};
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
+use crypto::ot::{Depth, TreeSums};
 use network::bytes::{ByteReader, Truncated};
 use network::digest::Digest;
 
@@ -129,7 +129,8 @@ impl ServerHello {
     pub fn to_bytes(&self) -> Vec<u8> {
         let name = self.model.to_bytes();
         let depth = [depth_byte(self.depth)];
-        [&self.nonce[..], &terms_bytes(self.terms), &depth, self.commitment.as_bytes(), &name, &self.outline].concat()
+        [&self.nonce[..], &terms_bytes(self.terms), &depth, self.commitment.as_bytes(), &name, &self.outline]
+            .concat()
     }
 
     /// Reads it; the outline is not looked at.
@@ -144,7 +145,14 @@ impl ServerHello {
             fields().map_err(|_| HelloError::Length { came: bytes.len() })?;
         let terms = Terms { reveal: reveal_of(reveal)?, relus: relus_of(relus)? };
         let (depth, model) = (depth_of(depth)?, ModelName::from_bytes(&name)?);
-        Ok(Self { nonce, terms, depth, commitment: Digest(commitment), model, outline: reader.rest().to_vec() })
+        Ok(Self {
+            nonce,
+            terms,
+            depth,
+            commitment: Digest(commitment),
+            model,
+            outline: reader.rest().to_vec(),
+        })
     }
 }
 
@@ -325,7 +333,8 @@ mod tests {
 
     #[test]
     fn short_long_and_senseless_hellos_are_refused() {
-        let bytes = ClientHello { nonce: [7; 32], wish: None, relus: None, depth: None, model: ModelName::default() };
+        let bytes =
+            ClientHello { nonce: [7; 32], wish: None, relus: None, depth: None, model: ModelName::default() };
         let bytes = bytes.to_bytes();
         for length in 0..bytes.len() {
             assert!(ClientHello::from_bytes(&bytes[..length]).is_err());

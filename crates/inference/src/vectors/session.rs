@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use crypto::ot::Depth;
 use network::digest::to_hex;
 use network::image::Image;
 use network::inference_model::InferenceModel;

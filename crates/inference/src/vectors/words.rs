@@ -1,5 +1,6 @@
 //! Every message that is not made of ciphertexts, tables or labels: fields beside bytes.
 
+use crypto::ot::Depth;
 use crypto::secret::Secret;
 use network::digest::Digest;
 
@@ -54,7 +55,13 @@ fn hellos() -> Vec<String> {
     let mut all = Vec::new();
     for (wish, word) in [(None, "any"), (Some(Reveal::Logits), "logits"), (Some(Reveal::Class), "class")] {
         let relus = wish.map(|_| ReluRounding::Nearest);
-        let hello = ClientHello { nonce: [1; 32], wish, relus, depth: None, model: ModelName::new("chest é").unwrap() };
+        let hello = ClientHello {
+            nonce: [1; 32],
+            wish,
+            relus,
+            depth: None,
+            model: ModelName::new("chest é").unwrap(),
+        };
         let fields = Object::new()
             .hex("nonce", &hello.nonce)
             .text("wish", word)

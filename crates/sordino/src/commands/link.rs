@@ -3,6 +3,8 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use inference::plan::Depth;
+
 /// The rate and delay of a link.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Link {
@@ -19,6 +21,11 @@ impl Link {
     pub(super) const LAN: Self = Self { bits_per_second: Some(10e9), round_trip: Duration::from_micros(200) };
     /// A slow wide one: 100 Mb/s, 50 ms.
     pub(super) const WAN: Self = Self { bits_per_second: Some(100e6), round_trip: Duration::from_millis(50) };
+
+    /// How deep the trees of transfers are best.
+    pub(super) fn depth(&self) -> Depth {
+        self.bits_per_second.map_or(Depth::Four, |rate| Depth::for_rate(rate as u64))
+    }
 
     /// The least time for so many bytes and changes of direction: messages wait for each other, so that the two
     /// directions are never busy at once.

@@ -144,8 +144,8 @@ fn ask_before(
     // Whoever waited for hours would hear it at the end otherwise.
     ensure!(!output.exists(), "{} exists; one that exists is not touched, name another", output.display());
     let room = client.room()?;
-    let traffic = plan.traffic().offline;
-    let crossing = (traffic.bytes_up + traffic.bytes_down).saturating_mul(u64::from(count));
+    let traffic = plan.traffic(client.depth()).offline_of(count.into());
+    let crossing = traffic.bytes_up + traffic.bytes_down;
     let needed = PreparedFile::full_bytes(plan, description, count);
     let free = free_bytes(output)?;
     // Progress goes to stderr; nothing can be done when that is closed.

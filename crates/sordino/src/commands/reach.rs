@@ -16,6 +16,8 @@ use sealed::secret_file::read_private_pem;
 use service::ByteSize;
 use service::settings::ReluMode;
 
+use super::link::Link;
+
 /// Which server, and how to know that it is the right one.
 #[derive(Debug, Args)]
 pub(super) struct ServerArguments {
@@ -33,6 +35,10 @@ pub(super) struct ServerArguments {
     /// How ReLUs must be computed [default: as the server does].
     #[arg(long, value_enum)]
     relu: Option<ReluMode>,
+    /// The link to the server, such as 100mbps,20ms: decides how transfers are made [default: a slow one, unless the server
+    /// is on this machine].
+    #[arg(long)]
+    link: Option<Link>,
     /// Memory that one inference may take here, whatever the server's model asks for.
     #[arg(long, default_value = "4G", value_name = "SIZE")]
     pub(super) max_memory: ByteSize,
@@ -81,6 +87,7 @@ impl ServerArguments {
             model: self.reach.model(known.map(|known| known.model.as_str()))?,
             reveal: None,
             relus: self.relu.map(Into::into),
+            depth: self.link.map(|link| link.depth()),
             outline_digest: self.expect_outline.or(agreed.map(|agreed| agreed.outline)),
             commitment: self.expect_weights.or(agreed.map(|agreed| agreed.commitment)),
             max_memory: self.max_memory.0,

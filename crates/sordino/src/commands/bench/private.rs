@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use crypto::random::Seed;
-use inference::client::{Answer as Learned, Client, ShareRecord};
+use inference::client::{Answer as Learned, Client, ShareRecord, Wishes};
 use inference::connection::{Connection, Fingerprint, Role, TlsStream, connect_tls};
 use inference::plan::{Plan, Reveal};
 use inference::verify::ProtocolCoins;
@@ -104,7 +104,13 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     };
     let (stream, binding) = connect_tls(TcpStream::connect(address)?, server.fingerprint)?;
     let reveal = if arguments.class_only { Reveal::Class } else { Reveal::Logits };
-    let mut client = Client::connect(Connection::new(stream, Role::Client), reveal, &binding)?;
+    let wishes = Wishes {
+        reveal: Some(reveal),
+        depth: Some(arguments.link.depth()),
+        max_memory: u64::MAX,
+        ..Wishes::default()
+    };
+    let mut client = Client::connect_with(Connection::new(stream, Role::Client), &wishes, &binding)?;
     client.use_threads(arguments.threads)?;
     let progress = OfflineProgress::start(client.plan(), arguments.repeat * arguments.batch);
     client.watch(progress.watcher());

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::Context;
-use inference::plan::{LayerTraffic, Plan, PlannedMemory, PlannedTraffic, Terms};
+use inference::plan::{Depth, LayerTraffic, Plan, PlannedMemory, Terms};
 use inference::transcript::Traffic;
 use network::freeze::FreezeReport;
 use network::inference_model::{InferenceModel, LinearGeometry, ModelOutline};
@@ -25,7 +25,10 @@ pub(super) struct PrivateReport {
     relus: u64,
     linearized: u64,
     set_up: Phase,
+    /// Of the first inference of a session.
     offline: Phase,
+    /// Of a further one.
+    later_offline: Phase,
     online: Phase,
     truncation_bytes: u64,
     least_times: Vec<LeastTimes>,
@@ -48,6 +51,7 @@ struct LeastTimes {
     link: String,
     set_up_s: f64,
     offline_s: f64,
+    later_offline_s: f64,
     online_s: f64,
 }
 
@@ -93,9 +97,10 @@ impl PrivateReport {
         let terms = Terms { relus: relu.into(), ..Terms::default() };
         let plan = Plan::new(Arc::new(model.outline().clone()), terms)
             .with_context(|| format!("{} cannot be run in private", model.outline().name))?;
-        let traffic = plan.traffic();
+        let depth = link.map_or(Depth::Four, |link| link.depth());
+        let traffic = plan.traffic(depth);
         let links = link.map_or_else(|| vec![Link::LAN, Link::WAN], |link| vec![link]);
-        let layers: Vec<_> = plan.layers().into_iter().map(|layer| Layer::new(layer, &plan)).collect();
+        let layers: Vec<_> = plan.layers(depth).into_iter().map(|layer| Layer::new(layer, &plan)).collect();
         let he = plan.parameters().iter().map(|parameters| HeLine {
             parameters: parameters.to_string(),
             error_probability: parameters.error_probability(),
@@ -108,9 +113,10 @@ impl PrivateReport {
             relus: layers.iter().map(|layer| layer.relus).sum(),
             linearized: layers.iter().map(|layer| layer.linearized).sum(),
             truncation_bytes: layers.iter().map(|layer| layer.truncation_bytes).sum(),
-            least_times: links.iter().map(|link| LeastTimes::new(link, &traffic)).collect(),
+            least_times: links.iter().map(|link| LeastTimes::new(link, &plan)).collect(),
             set_up: traffic.set_up.into(),
             offline: traffic.offline.into(),
+            later_offline: traffic.later_offline.into(),
             online: traffic.online.into(),
             he: he.collect(),
             memory: plan.memory().into(),
@@ -188,6 +194,7 @@ impl PrivateReport {
         };
         row("set-up", &self.set_up, |times| times.set_up_s);
         row("offline", &self.offline, |times| times.offline_s);
+        row("offline, further images", &self.later_offline, |times| times.later_offline_s);
         row("online", &self.online, |times| times.online_s);
         table
     }
@@ -241,13 +248,15 @@ impl From<PlannedMemory> for Memory {
 }
 
 impl LeastTimes {
-    fn new(link: &Link, traffic: &PlannedTraffic) -> Self {
+    fn new(link: &Link, plan: &Plan) -> Self {
+        let traffic = plan.traffic(link.depth());
         let seconds =
             |phase: Traffic| link.least_time(phase.bytes_up, phase.bytes_down, phase.rounds).as_secs_f64();
         Self {
             link: link.to_string(),
             set_up_s: seconds(traffic.set_up),
             offline_s: seconds(traffic.offline),
+            later_offline_s: seconds(traffic.later_offline),
             online_s: seconds(traffic.online),
         }
     }

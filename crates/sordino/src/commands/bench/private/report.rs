@@ -94,7 +94,7 @@ impl Report {
     ) -> Self {
         let plan = client.plan();
         let transcript = client.connection().transcript();
-        let layers: Vec<_> = plan.layers().into_iter().map(LayerReport::from).collect();
+        let layers: Vec<_> = plan.layers(client.depth()).into_iter().map(LayerReport::from).collect();
         let agreement = Agreement::of(runs);
         let phase = |phase, [wall_s, client_cpu_s]: [fn(&Run) -> f64; 2], server_cpu_s: &[f64]| PhaseReport {
             wall_s: median(runs.iter().map(wall_s)),
@@ -117,7 +117,11 @@ impl Report {
                 &server.online_cpu_s,
             ),
             set_up: TrafficReport::per_run(transcript.phase(Phase::SetUp), 1),
-            predicted: Predicted::new(&plan.traffic(), arguments.batch as u64, runs.len() as u64),
+            predicted: Predicted::new(
+                &plan.traffic(client.depth()),
+                arguments.batch as u64,
+                runs.len() as u64,
+            ),
             by_kind: by_kind(&work(transcript, runs.len()), &server.work_s),
             layers,
             peak_memory: PeakMemory { client: peak_memory(), server: server.peak_memory },

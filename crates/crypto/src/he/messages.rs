@@ -59,7 +59,11 @@ impl PublicKey {
             parameters.kernels().forward(table, &mut values);
             values
         });
-        Self { seed, halves: values.zip(uniform).map(|(values, uniform)| [values, uniform]).collect(), computed }
+        Self {
+            seed,
+            halves: values.zip(uniform).map(|(values, uniform)| [values, uniform]).collect(),
+            computed,
+        }
     }
 
     /// Bytes on the wire.
@@ -235,7 +239,11 @@ impl AnswerCiphertext {
     /// The second half's bytes and the useful coefficients', if they have the lengths of this place.
     pub(super) fn checked_sections(&self, layout: &Layout, index: usize) -> Result<(&[u8], &[u8]), HeError> {
         let uniform = Section::uniform(layout.parameters()).length();
-        expect_length("an answer's ciphertext", uniform + Section::values(layout, index).length(), &self.bytes)?;
+        expect_length(
+            "an answer's ciphertext",
+            uniform + Section::values(layout, index).length(),
+            &self.bytes,
+        )?;
         Ok(self.bytes.split_at(uniform))
     }
 
@@ -385,10 +393,14 @@ mod tests {
             set_bits(&mut sent.answer, 3 * width..4 * width);
             assert_eq!(out_of_range(LinearAnswer::from_bytes(&sent.layout, &sent.answer).err(), 3), refused);
             let width = format.input_bits as usize;
-            let largest = (sent.parameters.primes().map(u128::from).product::<u128>() - 1) >> format.input_dropped;
+            let largest =
+                (sent.parameters.primes().map(u128::from).product::<u128>() - 1) >> format.input_dropped;
             set_bits(&mut sent.request[32..], 4 * width..5 * width);
             let refused = (1_u128 << width) - 1 > largest;
-            assert_eq!(out_of_range(LinearRequest::from_bytes(&sent.layout, &sent.request).err(), 4), refused);
+            assert_eq!(
+                out_of_range(LinearRequest::from_bytes(&sent.layout, &sent.request).err(), 4),
+                refused
+            );
         }
     }
 

@@ -249,7 +249,8 @@ impl Choice {
             for &size in row {
                 match Self::of_ring(outline, size, &mut taps) {
                     Ok(choice) => {
-                        let is_better = |choice: &Self| best.as_ref().is_none_or(|best| choice.sent < best.sent);
+                        let is_better =
+                            |choice: &Self| best.as_ref().is_none_or(|best| choice.sent < best.sent);
                         best = choice.filter(is_better).or(best);
                     }
                     // What is too large for the small degree may still fit the other one.

@@ -94,8 +94,7 @@ impl Section {
         };
         if !is_in_range {
             let mut sent = numbers(bytes, width, count).enumerate();
-            let (index, sent) =
-                sent.find(|(_, number)| *number > largest).expect("some number is too large");
+            let (index, sent) = sent.find(|(_, number)| *number > largest).expect("some number is too large");
             return Err(HeError::CoefficientRange { what, index, largest, sent });
         }
         if !is_padding_clear(bytes, width, count) {

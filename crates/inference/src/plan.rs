@@ -20,7 +20,7 @@ pub use network::reference::bound::ReluRounding;
 use network::walk::{StepId, ValueId};
 
 pub(crate) use linear::JobId;
-pub use linear::LinearJob;
+pub use linear::{LinearJob, PlannedRing};
 pub use memory::PlannedMemory;
 pub use messages::PlannedMessage;
 pub use traffic::{LayerTraffic, PlannedTraffic};
@@ -148,7 +148,7 @@ impl Plan {
         self.terms
     }
 
-    /// The encryption parameters in use: one set for narrow rings and, where there are wide ones, another.
+    /// The rings of the encryption that are in use, each as the first layer has it that uses it: the client has a key for each.
     pub fn parameters(&self) -> &[HeParameters] {
         &self.parameters
     }

@@ -72,8 +72,8 @@ pub(crate) fn check_wishes(
 /// that plan differently notice it here, not in the middle of an inference.
 pub(crate) fn plan_digest(plan: &Plan) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key(domain::PLAN_DIGEST.context());
-    for parameters in plan.parameters() {
-        let numbers = parameters.numbers();
+    for job in plan.linear() {
+        let numbers = job.layout.parameters().numbers();
         hasher.update(&(numbers.len() as u64).to_le_bytes());
         for number in numbers {
             hasher.update(&number.to_le_bytes());

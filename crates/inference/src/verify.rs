@@ -16,7 +16,7 @@ use network::inference_model::InferenceModel;
 use network::reference::bound::{self, ReluRounding};
 use network::reference::{self, Difference};
 
-pub use coins::{ProtocolCoins, WrongShare};
+pub use coins::{LinearErrors, ProtocolCoins, WrongShare};
 
 use crate::InferenceError;
 use crate::client::{Answer, Client, ShareRecord, Watch};
@@ -37,8 +37,8 @@ pub struct Comparison {
     pub plain: Vec<i64>,
     /// The deviation to expect of the logit that is farthest off.
     pub deviation: f64,
-    /// Values of linear layers, and how many of them the encryption left off by one last place.
-    pub linear_values: (u64, u64),
+    /// What the encryption added to values of linear layers.
+    pub linear_errors: LinearErrors,
     /// Where the protocol's rounding first differs from the plain one.
     pub first_difference: Option<Difference>,
 }
@@ -158,7 +158,7 @@ fn compare_one(
     let record = prepared.take_record().expect("the shares were recorded");
     let seed = seeds.recv().map_err(|_| VerifyError::Panicked)?;
     let coins = ProtocolCoins::new(model, client.plan(), record, &seed)?;
-    let linear_values = coins.linear_values();
+    let linear_errors = coins.linear_errors();
     let Answer::Logits(private) = client.classify(prepared, image)? else {
         return Err(VerifyError::ClassAlone);
     };
@@ -169,7 +169,7 @@ fn compare_one(
     let farthest = (0..private.len()).max_by_key(off).unwrap_or(0);
     let deviation = bound::logit_deviation(model, &plain, farthest, ReluRounding::of(&coins));
     let (expected, plain) = (rounded_alike.logits, plain.logits);
-    Ok(Comparison { private, expected, plain, deviation, linear_values, first_difference })
+    Ok(Comparison { private, expected, plain, deviation, linear_errors, first_difference })
 }
 
 /// Whether logits are as close to the reference as the protocol's rounding allows, judged by the client's shares alone: the

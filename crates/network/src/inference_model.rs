@@ -15,6 +15,7 @@
 mod check;
 mod file;
 mod schedule;
+mod tolerance;
 
 use crate::mask::SiteMask;
 use crate::shape::Shape;
@@ -24,6 +25,7 @@ use crate::walk::{ConvGeometry, Place, StepId, ValueId};
 pub use check::{OutlineFault, StepFault};
 pub use file::ModelFileError;
 pub use schedule::{Flight, OperationRole, Round, Schedule};
+pub use tolerance::DEVIATION as ENCRYPTION_DEVIATION;
 
 /// The widest ring.
 pub const MAX_RING_BITS: u32 = 62;

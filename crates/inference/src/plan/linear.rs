@@ -1,9 +1,12 @@
 //! The layers with secret weights: their encryption parameters, layouts and flights.
 
+use std::fmt;
+
 use crypto::he::{HeOutline, HeParameters, Layout, LinearShape};
 use network::inference_model::ModelOutline;
 use network::walk::StepId;
 
+use super::Plan;
 use crate::InferenceError;
 use crate::geometry;
 
@@ -16,55 +19,100 @@ pub(crate) struct JobId(pub(crate) usize);
 pub struct LinearJob {
     /// Its step in the outline.
     pub step: StepId,
-    /// Which of the plan's parameters it uses.
+    /// Which of the plan's keys it uses.
     pub group: usize,
     /// Where its numbers lie in ciphertexts.
     pub layout: Layout,
 }
 
+/// One key's parameters for each ring that the layers use, and the layers. Every layer has widths of its own, by its share's
+/// ring and by what its readers drop.
 pub(super) fn plan(outline: &ModelOutline) -> Result<(Vec<HeParameters>, Vec<LinearJob>), InferenceError> {
     let shape = |(id, layer)| {
         let geometry = geometry::layer(&layer, outline.shape(outline.step(id).inputs[0]))?;
         Ok((id, LinearShape::from(&geometry)))
     };
     let layers = outline.linear_steps().map(shape).collect::<Result<Vec<_>, InferenceError>>()?;
-    let rings: Vec<u32> = layers.iter().map(|(id, _)| outline.step(*id).ring_bits).collect();
-    let choice = |lowest: u32, highest: u32| {
-        let shapes = layers.iter().zip(&rings).filter(|(_, ring)| (lowest..=highest).contains(ring));
-        let shapes = shapes.map(|((_, shape), _)| *shape).collect();
-        HeParameters::from_outline(&HeOutline::from_layers(
-            highest,
-            geometry::weight_bits(outline.weight_bits),
-            shapes,
-        ))
-    };
-    let Some(&widest) = rings.iter().max() else { return Ok((Vec::new(), Vec::new())) };
-    let mut parameters = vec![choice(0, widest)?];
-    let mut narrow = widest;
-    if parameters[0].answer_primes() > 1 {
-        // The widest ring whose answers fit one prime and those below it get a set of their own, listed first.
-        let mut candidates = rings.clone();
-        candidates.sort_unstable();
-        candidates.dedup();
-        for ring_bits in candidates.into_iter().rev().skip(1) {
-            let below = choice(0, ring_bits)?;
-            if below.answer_primes() == 1 {
-                parameters = vec![below, choice(ring_bits + 1, widest)?];
-                narrow = ring_bits;
-                break;
-            }
-        }
-    }
-    let jobs = layers
+    let weight_bits = geometry::weight_bits(outline.weight_bits);
+    let outlines: Vec<_> = layers
         .iter()
-        .zip(&rings)
-        .map(|((step, shape), ring_bits)| {
-            let group = usize::from(parameters.len() > 1 && *ring_bits > narrow);
-            let layout = Layout::new(&parameters[group], shape)?;
-            Ok(LinearJob { step: *step, group, layout })
+        .zip(outline.tolerances())
+        .map(|((id, shape), (_, tolerance))| {
+            let ring_bits = outline.step(*id).ring_bits;
+            HeOutline::from_layers(ring_bits, weight_bits, vec![*shape]).tolerating(tolerance)
         })
-        .collect::<Result<_, InferenceError>>()?;
-    Ok((parameters, jobs))
+        .collect();
+    let (mut keys, mut jobs): (Vec<HeParameters>, Vec<_>) = (Vec::new(), Vec::new());
+    for ((step, shape), parameters) in layers.iter().zip(HeParameters::from_outlines(&outlines)?) {
+        let layout = Layout::new(&parameters, shape)?;
+        let known = keys.iter().position(|key| key.shares_key_with(&parameters));
+        let group = known.unwrap_or(keys.len());
+        if known.is_none() {
+            keys.push(parameters);
+        }
+        jobs.push(LinearJob { step: *step, group, layout });
+    }
+    Ok((keys, jobs))
+}
+
+/// A ring of the encryption and what the layers that use it send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedRing {
+    /// Coefficients of a ciphertext.
+    pub degree: usize,
+    /// Bits of the primes of its modulus.
+    pub prime_bits: Vec<u32>,
+    /// Linear layers that use it.
+    pub layers: usize,
+    /// Bits of a coefficient of a request, the least and the largest of all layers.
+    pub request_bits: [u32; 2],
+    /// Bits of a value of an answer.
+    pub value_bits: [u32; 2],
+    /// Bits of a coefficient of an answer's second half.
+    pub second_half_bits: [u32; 2],
+}
+
+impl Plan {
+    /// The rings in use, in the order of the keys.
+    pub fn rings(&self) -> Vec<PlannedRing> {
+        let ring = |(group, key): (usize, &HeParameters)| {
+            let layers: Vec<_> = self.linear.iter().filter(|job| job.group == group).collect();
+            let bits = |which: usize| {
+                let all = layers.iter().map(|job| job.layout.parameters().message_bits()[which]);
+                [all.clone().min().unwrap_or(0), all.max().unwrap_or(0)]
+            };
+            PlannedRing {
+                degree: key.degree(),
+                prime_bits: key.primes().map(|prime| prime.ilog2() + 1).collect(),
+                layers: layers.len(),
+                request_bits: bits(0),
+                value_bits: bits(1),
+                second_half_bits: bits(2),
+            }
+        };
+        self.parameters.iter().enumerate().map(ring).collect()
+    }
+}
+
+impl fmt::Display for PlannedRing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let range = |[least, largest]: [u32; 2]| match least == largest {
+            true => least.to_string(),
+            false => format!("{least} to {largest}"),
+        };
+        let primes: Vec<_> = self.prime_bits.iter().map(u32::to_string).collect();
+        write!(
+            formatter,
+            "RLWE n = {}, q = {} bits, for {} linear layers: coefficients of {} bits up, of {} and {} down; masks uniform \
+             modulo q",
+            self.degree,
+            primes.join(" + "),
+            self.layers,
+            range(self.request_bits),
+            range(self.value_bits),
+            range(self.second_half_bits)
+        )
+    }
 }
 
 #[cfg(test)]
@@ -72,6 +120,7 @@ mod tests {
     use super::*;
     use network::freeze::{FreezeOptions, freeze};
     use network::image::Image;
+    use network::inference_model::ENCRYPTION_DEVIATION;
     use network::transform::{cull_stage, drop_stem_relus};
     use network::walk::StageIndex;
     use network::weights::FloatWeights;
@@ -87,14 +136,25 @@ mod tests {
     }
 
     #[test]
-    fn wide_rings_have_a_set_of_their_own() {
+    fn wide_rings_have_a_key_of_their_own() {
         let outline = mixed_rings();
-        let (parameters, jobs) = plan(&outline).unwrap();
-        assert_eq!(parameters.iter().map(HeParameters::answer_primes).collect::<Vec<_>>(), [1, 2]);
-        for job in jobs {
-            let ring_bits = outline.step(job.step).ring_bits;
-            assert!(ring_bits <= parameters[job.group].ring_bits());
-            assert_eq!(job.group == 0, ring_bits <= parameters[0].ring_bits(), "narrow rings use the first");
+        let (keys, jobs) = plan(&outline).unwrap();
+        assert!(keys.len() > 1 && keys.iter().any(|key| key.degree() == 2048), "{keys:?}");
+        for (job, (step, tolerance)) in jobs.iter().zip(outline.tolerances()) {
+            let parameters = job.layout.parameters();
+            assert_eq!((job.step, parameters.tolerance()), (step, tolerance));
+            assert_eq!(parameters.ring_bits(), outline.step(step).ring_bits);
+            assert!(keys[job.group].shares_key_with(parameters));
+        }
+    }
+
+    #[test]
+    fn the_encryption_errs_as_little_as_the_network_asks() {
+        let outline = mixed_rings();
+        for job in plan(&outline).unwrap().1 {
+            let parameters = job.layout.parameters();
+            let unit = 2_f64.powi(parameters.tolerance() as i32);
+            assert!(parameters.deviation() <= ENCRYPTION_DEVIATION * unit, "{parameters}");
         }
     }
 }

@@ -11,9 +11,9 @@ use crate::nonlinear::WORD_BYTES;
 
 /// Bytes of a label.
 const LABEL_BYTES: usize = 16;
-/// A message of ciphertexts against its polynomials: words instead of packed bits, both halves instead of one and a seed,
-/// once as they came and once interleaved.
-const POLYNOMIALS: u64 = 4;
+/// A message of ciphertexts against its polynomials: words instead of packed bits, of which there are twenty and more, both
+/// halves instead of one and a seed, and the message itself.
+const POLYNOMIALS: u64 = 8;
 /// What a thread that garbles or multiplies takes: a workspace, tables of a few chunks, a block of products.
 const THREAD_BYTES: u64 = 4 << 20;
 /// The largest layer of one image in a batch: narrowed, joined with others, multiplied, split, masked, shifted.

@@ -14,7 +14,40 @@ use crate::stored::server_masks;
 pub struct ProtocolCoins {
     record: ShareRecord,
     /// By value; empty where no linear layer made it.
-    errors: Vec<Vec<i8>>,
+    errors: Vec<Vec<i64>>,
+    found: LinearErrors,
+}
+
+/// What the encryption of linear layers left of exactness.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LinearErrors {
+    /// Values of linear layers.
+    pub values: u64,
+    /// Of them, those that are off.
+    pub off: u64,
+    /// By how many last places the one is that is farthest off.
+    pub largest: u64,
+    /// The largest error as a part of the unit that the readers of its layer keep.
+    pub largest_part: f64,
+}
+
+impl LinearErrors {
+    fn note(&mut self, error: i64, unit: f64) {
+        self.join(&Self {
+            values: 1,
+            off: u64::from(error != 0),
+            largest: error.unsigned_abs(),
+            largest_part: error.unsigned_abs() as f64 / unit,
+        });
+    }
+
+    /// Adds what was found elsewhere.
+    pub fn join(&mut self, other: &Self) {
+        self.values += other.values;
+        self.off += other.off;
+        self.largest = self.largest.max(other.largest);
+        self.largest_part = self.largest_part.max(other.largest_part);
+    }
 }
 
 /// Shares of a linear layer that do not add up to its value, not even nearly.
@@ -38,7 +71,7 @@ impl ProtocolCoins {
     /// The coins of the inference that was prepared with this record of the client and this seed of the server's masks.
     ///
     /// # Errors
-    /// When the shares of a layer do not add up to its value and a last place.
+    /// When the shares of a layer do not add up to its value and as many last places as the encryption may add.
     pub fn new(
         model: &InferenceModel,
         plan: &Plan,
@@ -56,12 +89,15 @@ impl ProtocolCoins {
         let products = reference::weights_alone(model, input);
         let masks = server_masks(plan, record.session, record.inference, mask_seed);
         let mut errors = vec![Vec::new(); outline.value_count()];
+        let mut found = LinearErrors::default();
         for ((job, (id, product)), mask) in plan.linear().iter().zip(products).zip(masks) {
             let step = outline.step(id);
             let ModelOperation::Linear { channel_shifts, .. } = &step.operation else {
                 unreachable!("the plan lists layers with weights")
             };
-            let (pixels, allowed) = (step.shape.pixels() as usize, job.layout.parameters().largest_error());
+            let parameters = job.layout.parameters();
+            let (pixels, allowed) = (step.shape.pixels() as usize, parameters.largest_error());
+            let unit = 2_f64.powi(parameters.tolerance() as i32);
             let shares = record.share(id.output()).iter().zip(mask.expose().to_unsigned());
             for (scalar, ((share, mask), product)) in shares.zip(product).enumerate() {
                 let shift = u32::from(channel_shifts[scalar / pixels]);
@@ -71,16 +107,16 @@ impl ProtocolCoins {
                 if error.unsigned_abs() > allowed || sum & ((1 << shift) - 1) != 0 {
                     return Err(WrongShare { layer: step.name.clone(), scalar, error, allowed });
                 }
-                errors[id.output().0].push(error as i8);
+                found.note(error, unit);
+                errors[id.output().0].push(error);
             }
         }
-        Ok(Self { record, errors })
+        Ok(Self { record, errors, found })
     }
 
-    /// How many values linear layers have, and how many of them the encryption left off by one last place.
-    pub fn linear_values(&self) -> (u64, u64) {
-        let all = self.errors.iter().flatten();
-        (all.clone().count() as u64, all.filter(|error| **error != 0).count() as u64)
+    /// What the errors come to.
+    pub fn linear_errors(&self) -> LinearErrors {
+        self.found
     }
 }
 
@@ -90,7 +126,7 @@ impl Coins for ProtocolCoins {
     }
 
     fn linear_error(&self, value: ValueId, scalar: usize) -> i64 {
-        self.errors[value.0].get(scalar).map_or(0, |error| i64::from(*error))
+        self.errors[value.0].get(scalar).copied().unwrap_or(0)
     }
 
     fn rounds_relus(&self) -> bool {

@@ -1,7 +1,7 @@
 //! How far the logits of a private inference may be from those of plain rounding: a statistical bound.
 //!
 //! [`super::run_with`] and [`super::run`] differ in how they round `a / 2^s` at positions without ReLU, at those with one
-//! if the coins say so ([`ReluRounding`]), and by the last place that encryption may add to a linear layer's value. Call
+//! if the coins say so ([`ReluRounding`]), and by the error that encryption adds to a linear layer's value. Call
 //! the difference of the two runs' rounding errors at position i, in units of its output, `e_i`; then, to first order,
 //!
 //! ```text
@@ -17,7 +17,7 @@
 //! | without ReLU | stochastic rounding: mean 0 given all before it, two values one unit apart, so 1/4 (Hoeffding) | nearest: within half a unit, taken as uniform, so 1/12 | 1/3 |
 //! | active ReLU, by shares | the same | the same | 1/3 |
 //! | active ReLU, to nearest, that reads a disturbed value | nearest, of another value | nearest | two values one unit apart whose mean is the disturbance, if the place between two integers is uniform: 1/4 |
-//! | output of a linear layer | the encryption's noise, rounded to a neighbor: mean 0, one last place at most, and seldom | exact | 1/4 |
+//! | output of a linear layer | the encryption's noise: mean 0, at most an eighth of what is dropped later in the deviation ([`ModelOutline::tolerances`]); then rounded to a neighbor | exact | 1/64 of that unit's square, and 1/4 of a last place |
 //! | all others | the same in both | | 0 |
 //!
 //! A ReLU by shares is active where `a > 0`, even if plain rounding makes 0 of it: there the private run makes 0 or 1 by a
@@ -48,7 +48,7 @@ mod adjoint;
 
 use super::integer::{Coins, Trace, add_half, mask_bits, sign_extend};
 use crate::image::{Image, ImageError};
-use crate::inference_model::{InferenceModel, ModelOperation, ModelOutline, ModelStep};
+use crate::inference_model::{ENCRYPTION_DEVIATION, InferenceModel, ModelOperation, ModelOutline, ModelStep};
 use crate::shape::Shape;
 use crate::walk::ValueId;
 
@@ -59,9 +59,8 @@ const LOGIT_ROUNDING: f64 = 2.0;
 /// Variance proxies, in squared units of a position's output.
 const STOCHASTIC_PROXY: f64 = 1.0 / 4.0 + 1.0 / 12.0;
 const DISTURBED_PROXY: f64 = 1.0 / 4.0;
-/// The same for a linear layer, before its channels are shifted. With a noise of eta last places the error is one of two
-/// neighbors with mean eta, and |eta| is at most a half.
-const ENCRYPTION_PROXY: f64 = 1.0 / 4.0;
+/// The same for rounding a linear layer's noise to a neighbor, before its channels are shifted.
+const NEIGHBOR_PROXY: f64 = 1.0 / 4.0;
 
 /// How the private run rounds kept ReLUs without a ceiling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,9 +124,11 @@ pub fn logit_deviation(model: &InferenceModel, plain: &Trace, logit: usize, relu
     last[logit] = 0.5_f32.powi(outline.logit_drop as i32);
     gains[outline.output().0] = Some(last);
     let mut layers = model.layers().iter().rev();
+    let mut tolerances = outline.tolerances().into_iter().rev();
     let mut variance = 0.0;
     for (id, step) in outline.numbered_steps().rev() {
-        let layer = matches!(step.operation, ModelOperation::Linear { .. }).then(|| layers.next()).flatten();
+        let is_linear = matches!(step.operation, ModelOperation::Linear { .. });
+        let (layer, tolerance) = if is_linear { (layers.next(), tolerances.next()) } else { (None, None) };
         let Some(mut gain) = gains[id.output().0].take() else { continue };
         if let ModelOperation::Activate { .. } = step.operation {
             let input = Activated { step, disturbed: disturbed[step.inputs[0].0], outline, plain, relus };
@@ -135,8 +136,10 @@ pub fn logit_deviation(model: &InferenceModel, plain: &Trace, logit: usize, relu
         }
         if let ModelOperation::Linear { channel_shifts, .. } = &step.operation {
             let maps = gain.chunks_exact(step.shape.pixels() as usize);
+            let (_, tolerance) = tolerance.expect("every linear step has one");
+            let proxy = encryption_proxy(tolerance);
             variance +=
-                maps.zip(channel_shifts).map(|(map, shift)| encryption_variance(map, *shift)).sum::<f64>();
+                maps.zip(channel_shifts).map(|(map, shift)| proxy * shifted_gain(map, *shift)).sum::<f64>();
         }
         let shape = |value: usize| outline.shape(step.inputs[value]);
         for (number, value) in step.inputs.iter().enumerate() {
@@ -150,10 +153,15 @@ pub fn logit_deviation(model: &InferenceModel, plain: &Trace, logit: usize, relu
     variance.sqrt()
 }
 
-/// What the errors of one channel of a linear layer add.
-fn encryption_variance(gains: &[f32], shift: u8) -> f64 {
+/// The variance proxy of a linear layer's errors, in squared last places.
+fn encryption_proxy(tolerance: u32) -> f64 {
+    NEIGHBOR_PROXY + (ENCRYPTION_DEVIATION * 2_f64.powi(tolerance as i32)).powi(2)
+}
+
+/// The sum of the squared gains of one channel of a linear layer.
+fn shifted_gain(gains: &[f32], shift: u8) -> f64 {
     let squares: f64 = gains.iter().map(|gain| f64::from(*gain).powi(2)).sum();
-    ENCRYPTION_PROXY * squares * 4_f64.powi(i32::from(shift))
+    squares * 4_f64.powi(i32::from(shift))
 }
 
 /// Which values depend on a position whose rounding differs between the runs.
@@ -221,7 +229,7 @@ impl Activated<'_> {
 }
 
 /// Shares and errors from a seed, for trials in the clear: the same on every machine, and no secret. Shares are uniform; a
-/// linear layer's value is off by one last place in a quarter of the cases, which is more often than any encryption's.
+/// linear layer's value is off by one last place in a quarter of the cases.
 #[derive(Clone, Copy, Debug)]
 pub struct TrialShares {
     /// Another one for each trial.

@@ -9,7 +9,7 @@
 //! | --- | --- | --- |
 //! | ReLU kept | round to nearest | the same; stochastic, from b, where [`Coins::rounds_relus`] and there is no ceiling |
 //! | ReLU dropped | round to nearest | stochastic: T of known-MSB truncation, from b |
-//! | linear layer | exact | off by what the encryption added, a last place at most |
+//! | linear layer | exact | off by what the encryption added |
 //! | logits | floor | floor, or one less when the low bits of b exceed those of the value |
 
 use super::{kernels, narrow};

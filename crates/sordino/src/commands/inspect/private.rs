@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::Context;
-use inference::plan::{Depth, LayerTraffic, Plan, PlannedMemory, Terms};
+use inference::plan::{Depth, LayerTraffic, Plan, PlannedMemory, PlannedRing, Terms};
 use inference::transcript::Traffic;
 use network::freeze::FreezeReport;
 use network::inference_model::{InferenceModel, LinearGeometry, ModelOutline};
@@ -58,8 +58,12 @@ struct LeastTimes {
 #[derive(Serialize)]
 struct HeLine {
     parameters: String,
-    /// How often a share of the layers that use these parameters is off by one last place, at most.
-    error_probability: f64,
+    /// Linear layers that use this ring.
+    layers: usize,
+    /// The least and the largest bits of a coefficient of a request, of an answer's value, of its second half.
+    request_bits: [u32; 2],
+    value_bits: [u32; 2],
+    second_half_bits: [u32; 2],
 }
 
 /// What the parties hold, in bytes.
@@ -101,10 +105,7 @@ impl PrivateReport {
         let traffic = plan.traffic(depth);
         let links = link.map_or_else(|| vec![Link::LAN, Link::WAN], |link| vec![link]);
         let layers: Vec<_> = plan.layers(depth).into_iter().map(|layer| Layer::new(layer, &plan)).collect();
-        let he = plan.parameters().iter().map(|parameters| HeLine {
-            parameters: parameters.to_string(),
-            error_probability: parameters.error_probability(),
-        });
+        let he = plan.rings().into_iter().map(HeLine::from);
         Ok(Self {
             weights,
             convolutions_before: freezing.map(|freezing| freezing.convolutions_before),
@@ -197,6 +198,14 @@ impl PrivateReport {
         row("offline, further images", &self.later_offline, |times| times.later_offline_s);
         row("online", &self.online, |times| times.online_s);
         table
+    }
+}
+
+impl From<PlannedRing> for HeLine {
+    fn from(ring: PlannedRing) -> Self {
+        let parameters = ring.to_string();
+        let PlannedRing { layers, request_bits, value_bits, second_half_bits, .. } = ring;
+        Self { parameters, layers, request_bits, value_bits, second_half_bits }
     }
 }
 

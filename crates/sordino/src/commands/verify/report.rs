@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use inference::verify::Comparison;
+use inference::verify::{Comparison, LinearErrors};
 use network::inference_model::InferenceModel;
 use network::reference::bound;
 use serde::Serialize;
@@ -36,8 +36,12 @@ pub(super) struct Report {
     beyond_bound: u64,
     /// Values of linear layers, over all images.
     linear_values: u64,
-    /// Of them, those that the encryption left off by one last place.
+    /// Of them, those that the encryption left off.
     linear_values_off: u64,
+    /// The largest of these errors, in last places.
+    linear_error: u64,
+    /// The largest as a part of the unit that is kept later.
+    linear_error_part: f64,
     first_differences: Vec<FirstDifference>,
 }
 
@@ -72,6 +76,8 @@ impl Report {
         let compared = (comparisons.len() * model.outline().classes) as u64;
         let bound = |comparison: &Comparison| bound::largest_difference(comparison.deviation, compared);
         let is_beyond = |comparison: &&Comparison| comparison.logit_difference() as f64 > bound(comparison);
+        let mut errors = LinearErrors::default();
+        comparisons.iter().for_each(|comparison| errors.join(&comparison.linear_errors));
         let numbered = (0..).zip(comparisons);
         let mismatches: Vec<_> =
             numbered.filter_map(|(image, comparison)| Mismatch::of(image, comparison)).collect();
@@ -88,8 +94,10 @@ impl Report {
             logit_range: comparisons.iter().map(Comparison::logit_range).min().unwrap_or(0),
             logit_difference_bound: comparisons.iter().map(bound).fold(0.0, f64::max),
             beyond_bound: comparisons.iter().filter(is_beyond).count() as u64,
-            linear_values: comparisons.iter().map(|comparison| comparison.linear_values.0).sum(),
-            linear_values_off: comparisons.iter().map(|comparison| comparison.linear_values.1).sum(),
+            linear_values: errors.values,
+            linear_values_off: errors.off,
+            linear_error: errors.largest,
+            linear_error_part: errors.largest_part,
             first_differences: first_differences(comparisons),
         }
     }
@@ -129,7 +137,9 @@ impl Report {
         let share = percent(off, values);
         writeln!(
             out,
-            "the encryption left {off} of {values} values of linear layers off by one last place ({share})"
+            "the encryption left {off} of {values} values of linear layers off ({share}), by {} last places or {:.2} of the unit \
+             that is kept later at most",
+            self.linear_error, self.linear_error_part
         )?;
         if self.first_differences.is_empty() {
             writeln!(
@@ -213,7 +223,7 @@ mod tests {
             expected,
             plain,
             deviation: 0.0,
-            linear_values: (1000, 25),
+            linear_errors: LinearErrors { values: 1000, off: 25, largest: 40, largest_part: 0.31 },
             first_difference: None,
         }
     }
@@ -233,7 +243,9 @@ mod tests {
         assert!(text.contains("1 of 2 have the class of plain rounding"), "{text}");
         assert!(text.contains("off plain rounding by at most 6 of a range of 4"), "{text}");
         assert!(
-            text.contains("left 50 of 2000 values of linear layers off by one last place (2.5%)"),
+            text.contains(
+                "left 50 of 2000 values of linear layers off (2.5%), by 40 last places or 0.31 of the unit"
+            ),
             "{text}"
         );
         assert!(text.contains("bound on that is 2.0 (50.0%), BROKEN by 1 images"), "{text}");

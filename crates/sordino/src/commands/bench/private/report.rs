@@ -130,7 +130,7 @@ impl Report {
             max_logit_difference: agreement.max_logit_difference,
             logit_range: agreement.logit_range,
             server_ready_s: server.ready_s,
-            he: plan.parameters().iter().map(ToString::to_string).collect(),
+            he: plan.rings().iter().map(ToString::to_string).collect(),
             threads: arguments.threads.get(),
             link: arguments.link.to_string(),
             cpu: crate::commands::doctor::processor(),

@@ -1,8 +1,8 @@
 //! From 128 base transfers to any number of correlated ones, at four bytes each, or at two.
 //!
-//! Roy, "SoftSpokenOT: Quieter OT Extension from Small-Field Silent VOLE in the Minicrypt Model", CRYPTO
-//! 2022, section 3 (figure 7, with the repetition code), with k = 4 or k = 8 ([`Depth`]) and a check of every
-//! chunk (`check.rs`) that makes it safe against parties of any behavior.
+//! Roy, "SoftSpokenOT: Quieter OT Extension from Small-Field Silent VOLE in the Minicrypt Model", CRYPTO 2022,
+//! section 3 (figure 7, with the repetition code), with k = 4 or k = 8 ([`Depth`]) and a check of every chunk
+//! (`check.rs`) that makes it safe against parties of any behavior.
 //!
 //! ```text
 //!   receiver (client)                                         sender (server), offset D

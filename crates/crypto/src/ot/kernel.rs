@@ -1,11 +1,12 @@
 //! The inner loops of the extension: streams from leaves, columns from streams, labels from columns.
 //!
-//! A block is 2048 transfers. For each tree, [`Engine`] expands every leaf to 2048 bits and adds the streams
-//! up into the tree's four or eight columns (bit b of a leaf's number decides whether it enters column b) and,
-//! at the receiver, into their sum, which the choices correct. Leaves are added up sixteen at a time: what
-//! a group adds to the lower four columns, and its sum, which enters the upper ones whole. So a stream takes two or three
-//! additions whatever the depth. A transposition turns 128 columns of 2048 bits into 2048 labels. All levels give the same bits; `unsafe` is loads and stores in `kernel/avx2.rs` and
-//! `kernel/avx512.rs`, and the calls into them after detection.
+//! A block is 2048 transfers. For each tree, [`Engine`] expands every leaf to 2048 bits and adds the streams up into
+//! the tree's four or eight columns (bit b of a leaf's number decides whether it enters column b) and, at the
+//! receiver, into their sum, which the choices correct. Leaves are added up sixteen at a time: what a group adds to
+//! the lower four columns, and its sum, which enters the upper ones whole. So a stream takes two or three additions
+//! whatever the depth. A transposition turns 128 columns of 2048 bits into 2048 labels. All levels give the same
+//! bits; `unsafe` is loads and stores in `kernel/avx2.rs` and `kernel/avx512.rs`, and the calls into them after
+//! detection.
 #![allow(unsafe_code)]
 
 #[cfg(target_arch = "x86_64")]

@@ -1,9 +1,9 @@
 //! That all trees of a chunk were corrected towards the same choices, and were grown as they should be.
 //!
-//! A receiver that corrects trees towards different choices b would hold labels between the sender's two, and could find
-//! out the offset by trying, the four or eight bits of a tree at a time. So the sender checks each chunk before it uses a label of it (Roy,
-//! SoftSpokenOT, section 4, with a linear hash over the field of 2^128 elements, and with the challenge taken from the
-//! corrections themselves, after Fiat and Shamir):
+//! A receiver that corrects trees towards different choices b would hold labels between the sender's two, and could
+//! find out the offset by trying, the four or eight bits of a tree at a time. So the sender checks each chunk before
+//! it uses a label of it (Roy, SoftSpokenOT, section 4, with a linear hash over the field of 2^128 elements, and with
+//! the challenge taken from the corrections themselves, after Fiat and Shamir):
 //!
 //! ```text
 //! X_w from a hash of all corrections      one field element for every 128 transfers

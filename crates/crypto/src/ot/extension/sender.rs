@@ -132,7 +132,8 @@ impl SenderChunk {
     ///
     /// # Errors
     /// [`OtError::ItemCount`] or [`OtError::Depth`] when the corrections are for another count or for trees of another
-    /// depth, [`OtError::Inconsistent`] when they are not for one list of choices; the chunk is lost then, and after the latter the session.
+    /// depth, [`OtError::Inconsistent`] when they are not for one list of choices; the chunk is lost then, and after the
+    /// latter the session.
     pub fn extend(self, corrections: &Corrections) -> Result<SenderLabels, OtError> {
         let mut labels = Labels::zeroed(self.range.count);
         self.fill(corrections, &mut labels)?;

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use inference::client::LinkSpeed;
+use inference::plan::{Depth, PlannedWork};
 use inference::transcript::Traffic;
+
+use crate::Rates;
 
 /// What one image costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,6 +17,10 @@ pub struct Cost {
     pub online: Traffic,
     /// Memory at the client.
     pub memory: u64,
+    /// What both parties compute.
+    pub work: PlannedWork,
+    /// How deep the trees of transfers are.
+    pub depth: Depth,
     /// The link as it was measured.
     pub link: LinkSpeed,
 }
@@ -34,7 +41,17 @@ impl Cost {
         self.least(&self.online)
     }
 
-    /// Both.
+    /// How long it will take before the image is needed, computing at these rates included.
+    pub fn offline_time(&self, rates: &Rates) -> Duration {
+        self.least_offline_time() + rates.offline(&self.work, self.depth, &self.offline)
+    }
+
+    /// How long it will take after that.
+    pub fn online_time(&self, rates: &Rates) -> Duration {
+        self.least_online_time() + rates.online(&self.work, self.depth, &self.online)
+    }
+
+    /// Both least times.
     pub fn least_time(&self) -> Duration {
         self.least_offline_time() + self.least_online_time()
     }
@@ -51,6 +68,7 @@ impl Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PartyRates;
 
     #[test]
     fn a_cost_counts_bytes_of_each_direction_and_round_trips() {
@@ -59,10 +77,16 @@ mod tests {
             offline: Traffic { bytes_up: 100_000, bytes_down: 1_000_000, rounds: 4 },
             online: Traffic { bytes_up: 50_000, bytes_down: 500_000, rounds: 10 },
             memory: 0,
+            work: PlannedWork { multiply_adds: 2_000_000, ..PlannedWork::default() },
+            depth: Depth::Four,
             link,
         };
         assert_eq!(cost.bytes(), 1_650_000);
         assert_eq!(cost.least_offline_time(), Duration::from_millis(2040));
         assert_eq!(cost.least_online_time(), Duration::from_millis(1100));
+        let mut rates = Rates { client: PartyRates::default(), server: PartyRates::default(), byte: 1e-6 };
+        rates.server.online.multiply_adds = 1e-8;
+        assert_eq!(cost.offline_time(&rates), Duration::from_millis(2040 + 1100));
+        assert_eq!(cost.online_time(&rates), Duration::from_millis(1100 + 20 + 550));
     }
 }

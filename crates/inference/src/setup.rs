@@ -34,8 +34,8 @@ use messages::{Agreement, NONCE_BYTES};
 /// The largest outline a client accepts.
 pub(crate) const MAX_OUTLINE_BYTES: u64 = 64 << 20;
 
-/// What both hellos agree on.
-pub(crate) fn session_id(
+/// What both hellos agree on, and the channel, as one name.
+pub fn session_id(
     client_nonce: &[u8; NONCE_BYTES],
     server_nonce: &[u8; NONCE_BYTES],
     agreement: &Agreement,

@@ -21,6 +21,8 @@ pub struct PlannedMessage {
     pub is_upward: bool,
     /// The length of its body.
     pub bytes: usize,
+    /// Whether only the first inference of a session has it.
+    pub is_once: bool,
 }
 
 impl PlannedMessage {
@@ -30,7 +32,8 @@ impl PlannedMessage {
     }
 
     fn of<U, D>(phase: Phase, message: &Planned<U, D>) -> Self {
-        Self { phase, kind: message.kind, is_upward: message.is_upward(), bytes: message.bytes }
+        let is_once = phase == Phase::SetUp;
+        Self { phase, kind: message.kind, is_upward: message.is_upward(), bytes: message.bytes, is_once }
     }
 }
 
@@ -38,11 +41,22 @@ impl Plan {
     /// Lengths and order of all messages of a session with one inference, whose transfers have this depth.
     pub fn messages(&self, depth: Depth) -> Vec<PlannedMessage> {
         let set_up = setup::messages::list(self);
-        let (offline, online) = (offline::messages::list(self, depth, true), online::messages::list(self));
+        let online = online::messages::list(self);
         let set_up = set_up.iter().map(|message| PlannedMessage::of(Phase::SetUp, message));
-        let offline = offline.iter().map(|message| PlannedMessage::of(Phase::Offline, message));
+        let offline = self.first_offline_messages(depth).into_iter();
         let online = online.iter().map(|message| PlannedMessage::of(Phase::Online, message));
         set_up.chain(offline).chain(online).collect()
+    }
+
+    /// Those of the first inference, which brings all that the others have and more.
+    fn first_offline_messages(&self, depth: Depth) -> Vec<PlannedMessage> {
+        let mut later = offline::messages::list(self, depth, false).into_iter().peekable();
+        let messages = offline::messages::list(self, depth, true).into_iter();
+        let messages = messages.map(|message| {
+            let is_once = later.next_if_eq(&message).is_none();
+            PlannedMessage { is_once, ..PlannedMessage::of(Phase::Offline, &message) }
+        });
+        messages.collect()
     }
 
     /// The offline messages of every further inference of the session.

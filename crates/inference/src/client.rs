@@ -80,7 +80,7 @@ impl<S: Read + Write> Client<S> {
         Self::connect_with(connection, &wishes, channel_binding)
     }
 
-    /// Sets up a session: learns the outline, sends keys, makes base transfers.
+    /// Sets up a session: learns the outline, makes base transfers.
     ///
     /// # Errors
     /// When the peer speaks another version, has another model, its outline is not usable or asks for too much, or the
@@ -153,8 +153,9 @@ impl<S: Read + Write> Client<S> {
             let inference = session.next_inference();
             connection.concern(Some(inference));
             let plan = Arc::clone(&session.plan);
+            let halves = session.halves();
             let mut party = PreparingClient::new(session, workers, inference)?;
-            let messages = offline::messages::list(&plan);
+            let messages = offline::messages::list(&plan, halves);
             let heard = |words, bytes| watcher.heard(&plan, words, bytes);
             connection.converse(&messages, Words::for_client, &[inference], &mut party, heard)?;
             let (prepared, times) = party.finish(records);
@@ -211,13 +212,10 @@ fn set_up<S: Read + Write>(
     let (agreement, agreed) = greeting.hear(ServerHello::from_bytes(&hello)?, channel_binding)?;
     connection.send(Kind::SetUp, &agreement.to_bytes())?;
     connection.join(agreed.id);
-    let (keys, point, keyed) = agreed.make_keys()?;
-    for key in keys {
-        connection.send(Kind::SetUp, &key)?;
-    }
+    let (point, transferring) = agreed.start_transfers()?;
     connection.send(Kind::SetUp, &point.to_bytes())?;
     let points = connection.receive(Kind::SetUp, ReceiverPoints::BYTES)?;
-    let (sums, session) = keyed.hear(&ReceiverPoints::from_bytes(&points)?)?;
+    let (sums, session) = transferring.hear(&ReceiverPoints::from_bytes(&points)?)?;
     connection.send(Kind::SetUp, sums.to_bytes().as_ref())?;
     connection.flush()?;
     Ok(session)

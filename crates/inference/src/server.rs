@@ -11,7 +11,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use crypto::garble::label::Offset;
-use crypto::he::{PreparedWeights, PublicKey, WeightStorage};
+use crypto::he::{PreparedWeights, WeightStorage};
 use crypto::ot::TreeSums;
 use crypto::ot::base::SenderPoint;
 use crypto::random::{InferenceId, Seed, SessionId};
@@ -270,7 +270,7 @@ impl<S: Read + Write> Server<S> {
         connection.exchange(Phase::Offline, |connection| {
             let inference = session.next_inference();
             connection.concern(Some(inference));
-            let messages = offline::messages::list(session.model.plan());
+            let messages = offline::messages::list(session.model.plan(), session.halves());
             let mut party = PreparingServer::new(session, workers, inference, turns.clone())?;
             connection.converse(&messages, Words::for_server, &[inference], &mut party, |_, _| {})?;
             let (prepared, times) = party.finish();
@@ -324,12 +324,8 @@ fn set_up<S: Read + Write>(
     let (answer, greeted) = Greeted::answer(&hello, name, model)?;
     connection.send(Kind::SetUp, &answer.to_bytes())?;
     let theirs = Agreement::from_bytes(&connection.receive(Kind::SetUp, Agreement::BYTES)?)?;
-    let mut agreed = greeted.hear(&theirs, channel_binding)?;
+    let agreed = greeted.hear(&theirs, channel_binding)?;
     connection.join(agreed.id);
-    while let Some(parameters) = agreed.next_key() {
-        let bytes = connection.receive(Kind::SetUp, PublicKey::length(parameters))?;
-        agreed.take_key(&bytes)?;
-    }
     let point = SenderPoint::from_bytes(&connection.receive(Kind::SetUp, SenderPoint::BYTES)?)?;
     let (points, waiting) = agreed.hear(&point)?;
     connection.send(Kind::SetUp, points.to_bytes().as_ref())?;

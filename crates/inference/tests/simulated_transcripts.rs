@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use crypto::he::{AnswerSecrets, LinearRequest, PreparedWeights, PublicKey, PublicSeed, WeightStorage};
+use crypto::he::{
+    AnswerSecrets, Halves, LayerSecrets, LinearRequest, PreparedWeights, PublicKey, PublicSeed, WeightStorage,
+};
 use crypto::ot::TreeSums;
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::extension::SenderSetup;
@@ -43,17 +45,21 @@ struct Recording(Vec<(PlannedMessage, Vec<Vec<u8>>)>);
 
 impl Recording {
     fn cut(plan: &Plan, is_upward: bool, mut stream: &[u8]) -> Self {
-        let planned: Vec<_> =
-            plan.messages().into_iter().filter(|message| message.is_upward == is_upward).collect();
-        let mut messages: Vec<_> = planned.into_iter().map(|message| (message, Vec::new())).collect();
-        for inference in 0..INFERENCES {
-            for (message, copies) in &mut messages {
-                if message.phase != Phase::SetUp || inference == 0 {
-                    let (bytes, rest) = stream.split_at(message.framed_bytes());
-                    copies.push(bytes[HEADER_BYTES..].to_vec());
-                    stream = rest;
-                }
-            }
+        let of_side = |messages: Vec<PlannedMessage>| {
+            messages.into_iter().filter(|message| message.is_upward == is_upward).collect::<Vec<_>>()
+        };
+        let mut take = |message: &PlannedMessage| {
+            let (bytes, rest) = stream.split_at(message.framed_bytes());
+            stream = rest;
+            bytes[HEADER_BYTES..].to_vec()
+        };
+        let mut messages: Vec<_> =
+            of_side(plan.messages()).into_iter().map(|message| (message, vec![take(&message)])).collect();
+        // The same messages, of which answers are shorter.
+        let further = of_side(plan.further_messages());
+        for _ in 1..INFERENCES {
+            let repeated = messages.iter_mut().filter(|(message, _)| message.phase != Phase::SetUp);
+            repeated.zip(&further).for_each(|((_, copies), message)| copies.push(take(message)));
         }
         assert!(stream.is_empty(), "{} bytes were not planned", stream.len());
         Self(messages)
@@ -173,7 +179,7 @@ fn logit_share(outline: &ModelOutline, logits: &[i64], record: &ShareRecord) -> 
 }
 
 /// The set-up: nothing in it depends on weights.
-fn simulate_set_up(wire: &mut Framed<Wire>, plan: &Plan, generator: &mut Generator) -> Vec<PublicKey> {
+fn simulate_set_up(wire: &mut Framed<Wire>, plan: &Plan, generator: &mut Generator) -> PublicSeed {
     let hello = ClientHello::from_bytes(&wire.receive(ClientHello::BYTES)).unwrap();
     let nonce: [u8; 32] = generator.array();
     let (reveal, model, outline) = (plan.reveal(), hello.model, plan.outline().to_bytes());
@@ -182,21 +188,13 @@ fn simulate_set_up(wire: &mut Framed<Wire>, plan: &Plan, generator: &mut Generat
     wire.flush();
     wire.receive(Agreement::BYTES);
     let seed = PublicSeed::derive(&hello.nonce, &nonce).unwrap();
-    let keys: Vec<_> = plan
-        .parameters()
-        .iter()
-        .map(|parameters| {
-            let bytes = wire.receive(PublicKey::length(parameters));
-            PublicKey::from_bytes(parameters, &seed, &bytes).unwrap()
-        })
-        .collect();
     let point = SenderPoint::from_bytes(&wire.receive(SenderPoint::BYTES)).unwrap();
     let offset = CorrelationOffset::random(generator);
     let (points, _) = SenderSetup::start(SessionId(generator.array()), offset, &point, generator);
     wire.send(FrameKind::SetUp, points.to_bytes().as_ref());
     wire.flush();
     wire.receive(TreeSums::BYTES);
-    keys
+    seed
 }
 
 /// Plays the server without weights: homomorphic answers are those of weights that are all zero, everything else is
@@ -205,17 +203,23 @@ fn simulate_server(wire: Wire, outline: &ModelOutline, logit_shares: &Receiver<V
     let plan = plan_of(outline);
     let mut wire = Framed::new(wire, Role::Server);
     let mut generator = Seed::from_system().unwrap().generator();
-    let keys = simulate_set_up(&mut wire, &plan, &mut generator);
+    let seed = simulate_set_up(&mut wire, &plan, &mut generator);
     let jobs: Vec<_> = plan.flights().flatten().collect();
-    for _ in 0..INFERENCES {
+    let zeros_root = generator.seed();
+    for number in 1..=INFERENCES as u64 {
+        let halves = Halves::of_inference(number);
         let (mut asked, mut answered) = (jobs.iter(), jobs.iter());
-        let mut requests = HashMap::new();
-        let planned = plan.messages();
+        let (mut keys, mut requests) = (Vec::new(), HashMap::new());
+        let planned = if number == 1 { plan.messages() } else { plan.further_messages() };
         for message in planned.iter().filter(|message| message.phase != Phase::SetUp) {
             if message.is_upward {
                 wire.flush();
                 let bytes = wire.receive(message.bytes);
-                if message.kind == Kind::Homomorphic {
+                if let Some(parameters) =
+                    plan.parameters().get(keys.len()).filter(|_| message.kind == Kind::Homomorphic)
+                {
+                    keys.push(PublicKey::from_bytes(parameters, &seed, &bytes).unwrap());
+                } else if message.kind == Kind::Homomorphic {
                     let job = asked.next().unwrap();
                     requests.insert(job.step, LinearRequest::from_bytes(&job.layout, &bytes).unwrap());
                 }
@@ -224,8 +228,11 @@ fn simulate_server(wire: Wire, outline: &ModelOutline, logit_shares: &Receiver<V
             let bytes = match message.kind {
                 Kind::Homomorphic => {
                     let job = answered.next().unwrap();
-                    let secrets = AnswerSecrets::derive(&generator.seed(), &any_scope());
-                    answer_of_zeros(job, &keys[job.group], &requests[&job.step], secrets)
+                    // The client has the layer's number from the value that the layer makes.
+                    let scope = Scope { step: job.step.output().0 as u32, ..any_scope() };
+                    let layer = LayerSecrets::derive(&zeros_root, &seed, &scope);
+                    let secrets = (&layer, AnswerSecrets::derive(&generator.seed(), &any_scope()));
+                    answer_of_zeros(job, &keys[job.group], &requests[&job.step], secrets, halves)
                 }
                 Kind::Values => logit_shares.recv().unwrap(),
                 _ => {
@@ -259,11 +266,12 @@ fn answer_of_zeros(
     job: &LinearJob,
     key: &PublicKey,
     request: &LinearRequest,
-    secrets: AnswerSecrets,
+    secrets: (&LayerSecrets, AnswerSecrets),
+    halves: Halves,
 ) -> Vec<u8> {
     let zeros = vec![0; job.layout.shape().weights()];
     let weights = PreparedWeights::new(&job.layout, &zeros, WeightStorage::AtMost(0)).unwrap();
-    weights.answer(key, request, secrets).unwrap().0.to_bytes()
+    weights.answer(key, request, secrets, halves).unwrap().0.to_bytes()
 }
 
 fn any_scope() -> Scope {

@@ -82,12 +82,10 @@ fn set_up(model: &Arc<ServedModel>) -> (ClientSession, ServerSession) {
     let (hello, greeting) = Greeting::start(&wishes).unwrap();
     let (answer, greeted) = Greeted::answer(&hello, ModelName::default(), Arc::clone(model)).unwrap();
     let (agreement, agreed) = greeting.hear(answer, b"channel").unwrap();
-    let mut server = greeted.hear(&agreement, b"channel").unwrap();
-    let (keys, point, keyed) = agreed.make_keys().unwrap();
-    keys.iter().for_each(|key| server.take_key(key).unwrap());
-    assert!(server.next_key().is_none());
+    let server = greeted.hear(&agreement, b"channel").unwrap();
+    let (point, transferring) = agreed.start_transfers().unwrap();
     let (points, waiting) = server.hear(&point).unwrap();
-    let (sums, client) = keyed.hear(&points).unwrap();
+    let (sums, client) = transferring.hear(&points).unwrap();
     (client, waiting.hear(&sums))
 }
 
@@ -115,9 +113,11 @@ fn two_images_go_their_way_without_any_connection() {
         for _ in 0..2 {
             let inference = client.next_inference();
             assert_eq!(inference, server.next_inference());
+            let halves = client.halves();
+            assert_eq!(halves, server.halves());
             let mut preparing = PreparingClient::new(&mut client, &workers, inference).unwrap();
             let mut serving = PreparingServer::new(&mut server, &server_workers, inference, None).unwrap();
-            converse(&offline::messages::list(plan), 1, &mut preparing, &mut serving);
+            converse(&offline::messages::list(plan, halves), 1, &mut preparing, &mut serving);
             let (mut own, _) = preparing.finish(true);
             let theirs = serving.finish().0;
             let record = own.take_record().unwrap();

@@ -1,6 +1,6 @@
 //! The messages before the image is known.
 
-use crypto::he::{LinearAnswer, LinearRequest};
+use crypto::he::{Halves, LinearAnswer, LinearRequest, PublicKey};
 
 use crate::conversation::Planned;
 use crate::labels::correction_bytes;
@@ -13,6 +13,8 @@ const HASH_KEY_BYTES: usize = 16;
 /// What the client says before the image is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientWords {
+    /// Its public key of this inference for the ring with this number.
+    PublicKey(usize),
     /// Its encrypted share of what a layer reads.
     Request(JobId),
     /// What makes its labels those of its bits.
@@ -30,9 +32,12 @@ pub(crate) enum ServerWords {
     Offer(PartId),
 }
 
-/// All of them, in order.
-pub(crate) fn list(plan: &Plan) -> Vec<Planned<ClientWords, ServerWords>> {
-    let mut list = Vec::new();
+/// All of them, in order. The first inference of a session gets both halves of answers, the others the first ones alone.
+pub(crate) fn list(plan: &Plan, halves: Halves) -> Vec<Planned<ClientWords, ServerWords>> {
+    let key = |(ring, parameters)| {
+        Planned::up(ClientWords::PublicKey(ring), Kind::Homomorphic, PublicKey::length(parameters))
+    };
+    let mut list: Vec<_> = plan.parameters().iter().enumerate().map(key).collect();
     for flight in &plan.schedule().flights[1..] {
         let jobs = || flight.weighted.iter().map(|step| plan.job_at(*step));
         list.extend(jobs().map(|id| {
@@ -46,7 +51,7 @@ pub(crate) fn list(plan: &Plan) -> Vec<Planned<ClientWords, ServerWords>> {
             Planned::down(
                 ServerWords::Answer(id),
                 Kind::Homomorphic,
-                LinearAnswer::length(&plan.job(id).layout),
+                LinearAnswer::length(&plan.job(id).layout, halves),
             )
         }));
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crypto::domain;
 use crypto::garble::hash::{HashCounter, HashKey};
 use crypto::garble::label::Offset;
-use crypto::he::AnswerSecrets;
+use crypto::he::{AnswerSecrets, LayerSecrets, PublicKey, PublicSeed};
 use crypto::random::{Direction, InferenceId, Scope, Seed, SessionId};
 use crypto::ring::{RingVector, RingWidth, Share};
 use network::walk::StepId;
@@ -21,10 +21,11 @@ use crate::plan::{JobId, Plan};
 use crate::roots::fresh_seed;
 use crate::server::{PreparedServer, ServedModel};
 use crate::setup::server::ServerSession;
+use crate::setup::session_scope;
 use crate::transcript::Work;
 use crate::turns::Turns;
 use crate::workers::Workers;
-use answering::Answering;
+use answering::{Answering, Asked};
 
 /// The server while it prepares one inference.
 pub(crate) struct PreparingServer<'a> {
@@ -32,10 +33,13 @@ pub(crate) struct PreparingServer<'a> {
     plan: Arc<Plan>,
     session: SessionId,
     inference: InferenceId,
-    /// One of its own for each inference: nothing of one helps against another. It goes when all is garbled.
-    root: Seed,
     /// Where the masks come from, and nothing else: what a store may hold.
     masks_root: Seed,
+    /// What the session has for the second halves of all its answers.
+    zeros_root: &'a Seed,
+    seed: PublicSeed,
+    /// The client's, for each ring.
+    keys: Vec<Arc<PublicKey>>,
     answering: Answering,
     /// By layer, as their answers are made.
     masks: Vec<Option<Share>>,
@@ -51,8 +55,10 @@ impl<'a> PreparingServer<'a> {
         inference: InferenceId,
         turns: Option<Arc<dyn Turns>>,
     ) -> Result<Self, InferenceError> {
-        let ServerSession { model, id, keys, sender, offset, .. } = session;
+        let halves = session.halves();
+        let ServerSession { model, id, seed, zeros_root, sender, offset, .. } = session;
         let plan = Arc::clone(model.plan());
+        // One of its own for each inference: nothing of one helps against another.
         let root = fresh_seed()?;
         let scope = Scope { session: *id, inference, step: 0, direction: Direction::ServerToClient };
         let tools = ServerTools {
@@ -67,14 +73,16 @@ impl<'a> PreparingServer<'a> {
             frame: Vec::new(),
         };
         Ok(Self {
-            answering: Answering::start(Arc::clone(model), Arc::clone(keys), Arc::clone(workers), turns)?,
+            answering: Answering::start(Arc::clone(model), halves, Arc::clone(workers), turns)?,
             masks: plan.linear().iter().map(|_| None).collect(),
             model: Arc::clone(model),
             plan,
             session: *id,
             inference,
             masks_root: root.derive(domain::MASKS_ROOT, &scope),
-            root,
+            zeros_root,
+            seed: *seed,
+            keys: Vec::new(),
             offset: Arc::clone(offset),
             tools,
             parts: Vec::new(),
@@ -90,6 +98,20 @@ impl<'a> PreparingServer<'a> {
         to.piece(&bytes)?;
         // The next answer takes a while.
         to.flush()
+    }
+
+    /// Hands a request to the thread that answers, with what its answer takes.
+    fn ask(&mut self, job: JobId, bytes: Vec<u8>) {
+        let planned = self.plan.job(job);
+        let scope = answer_scope(self.session, self.inference, planned.step);
+        let of_session = session_scope(self.session, Direction::ServerToClient, scope.step);
+        self.answering.ask(Asked {
+            job,
+            bytes,
+            key: Arc::clone(&self.keys[planned.group]),
+            layer: LayerSecrets::derive(self.zeros_root, &self.seed, &of_session),
+            secrets: AnswerSecrets::derive(&self.masks_root, &scope),
+        });
     }
 
     /// What is left when all messages have crossed.
@@ -139,11 +161,11 @@ impl Party for PreparingServer<'_> {
     ) -> Result<(), InferenceError> {
         let bytes = from.piece(bytes)?;
         match words {
-            ClientWords::Request(job) => {
-                let scope = answer_scope(self.session, self.inference, self.plan.job(job).step);
-                let secrets = AnswerSecrets::derive(&self.root, &scope);
-                self.answering.ask(job, bytes, secrets.with_masks_of(&self.masks_root, &scope));
+            ClientWords::PublicKey(ring) => {
+                let parameters = &self.plan.parameters()[ring];
+                self.keys.push(Arc::new(PublicKey::from_bytes(parameters, &self.seed, &bytes)?));
             }
+            ClientWords::Request(job) => self.ask(job, bytes),
             ClientWords::Corrections => self.tools.labels.correct(bytes),
         }
         Ok(())

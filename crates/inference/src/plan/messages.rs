@@ -2,6 +2,8 @@
 //!
 //! Each is one frame. Requests and replies stand between them and are not listed: they are the service's.
 
+use crypto::he::Halves;
+
 use super::Plan;
 use crate::connection::frame::HEADER_BYTES;
 use crate::conversation::Planned;
@@ -36,10 +38,19 @@ impl Plan {
     /// Lengths and order of all messages of a session with one inference.
     pub fn messages(&self) -> Vec<PlannedMessage> {
         let set_up = setup::messages::list(self);
-        let (offline, online) = (offline::messages::list(self), online::messages::list(self));
         let set_up = set_up.iter().map(|message| PlannedMessage::of(Phase::SetUp, message));
+        set_up.chain(self.inference_messages(Halves::Both)).collect()
+    }
+
+    /// The same of each further inference in that session: answers come without their second halves.
+    pub fn further_messages(&self) -> Vec<PlannedMessage> {
+        self.inference_messages(Halves::First)
+    }
+
+    fn inference_messages(&self, halves: Halves) -> Vec<PlannedMessage> {
+        let (offline, online) = (offline::messages::list(self, halves), online::messages::list(self));
         let offline = offline.iter().map(|message| PlannedMessage::of(Phase::Offline, message));
         let online = online.iter().map(|message| PlannedMessage::of(Phase::Online, message));
-        set_up.chain(offline).chain(online).collect()
+        offline.chain(online).collect()
     }
 }

@@ -1,9 +1,9 @@
 //! Every byte and round of an inference, predicted from the plan alone.
 
-use crypto::he::{LinearAnswer, LinearRequest};
+use crypto::he::{Halves, LinearAnswer, LinearRequest, SecondHalves};
 use network::walk::StepId;
 
-use super::Plan;
+use super::{Plan, PlannedMessage};
 use crate::transcript::{Phase, Traffic};
 
 /// Bytes of corrections for one oblivious transfer.
@@ -14,8 +14,10 @@ const CORRECTION_BYTES: usize = 4;
 pub struct PlannedTraffic {
     /// Once per connection.
     pub set_up: Traffic,
-    /// Before the image is known.
+    /// Before the image is known, for the first inference of a session.
     pub offline: Traffic,
+    /// The same for each further one.
+    pub offline_again: Traffic,
     /// After.
     pub online: Traffic,
 }
@@ -31,8 +33,10 @@ pub struct LayerTraffic {
     pub relus: u64,
     /// Positions truncated without one.
     pub linearized: u64,
-    /// Ciphertexts, offline.
+    /// Ciphertexts, offline, for the first inference of a session; keys left out.
     pub homomorphic: u64,
+    /// Of them, those that further ones do without.
+    pub second_halves: u64,
     /// Tables, labels chosen and truncation offers, offline.
     pub nonlinear_offline: u64,
     /// Labels, replies and truncations, online.
@@ -46,8 +50,12 @@ impl Plan {
     pub fn layers(&self) -> Vec<LayerTraffic> {
         let mut layers: Vec<LayerTraffic> = Vec::new();
         for job in &self.linear {
-            let homomorphic = LinearRequest::length(&job.layout) + LinearAnswer::length(&job.layout);
-            layers.push(LayerTraffic { homomorphic: homomorphic as u64, ..self.empty_layer(job.step) });
+            let answer = LinearAnswer::length(&job.layout, Halves::Both);
+            layers.push(LayerTraffic {
+                homomorphic: (LinearRequest::length(&job.layout) + answer) as u64,
+                second_halves: SecondHalves::length(&job.layout) as u64,
+                ..self.empty_layer(job.step)
+            });
         }
         for planned in &self.parts {
             let Some(step) = planned.step else { continue };
@@ -77,6 +85,7 @@ impl Plan {
             relus: 0,
             linearized: 0,
             homomorphic: 0,
+            second_halves: 0,
             nonlinear_offline: 0,
             online: 0,
             truncation: 0,
@@ -85,8 +94,8 @@ impl Plan {
 
     /// Predicts the traffic, headers of the frames included.
     pub fn traffic(&self) -> PlannedTraffic {
-        let messages = self.messages();
-        let of = |phase| {
+        let (messages, further) = (self.messages(), self.further_messages());
+        let of = |messages: &[PlannedMessage], phase| {
             let mut traffic = Traffic::default();
             let mut last = None;
             for message in messages.iter().filter(|message| message.phase == phase) {
@@ -101,6 +110,11 @@ impl Plan {
             }
             traffic
         };
-        PlannedTraffic { set_up: of(Phase::SetUp), offline: of(Phase::Offline), online: of(Phase::Online) }
+        PlannedTraffic {
+            set_up: of(&messages, Phase::SetUp),
+            offline: of(&messages, Phase::Offline),
+            offline_again: of(&further, Phase::Offline),
+            online: of(&messages, Phase::Online),
+        }
     }
 }

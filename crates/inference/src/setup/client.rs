@@ -1,18 +1,18 @@
-//! The client's set-up: what it wants, what it understood, its keys and base transfers.
+//! The client's set-up: what it wants, what it understood, its base transfers.
 
 use std::sync::Arc;
 
 use crypto::domain;
-use crypto::he::{ClientKey, PublicSeed};
+use crypto::he::{Halves, PublicSeed, SecondHalves};
 use crypto::ot::TreeSums;
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::extension::{CorrelatedReceiver, ReceiverSetup};
-use crypto::random::{Direction, Generator, InferenceId, SessionId};
+use crypto::random::{Generator, InferenceId, SessionId};
 use network::digest::Digest;
 use network::inference_model::ModelOutline;
 
 use super::messages::{Agreement, ClientHello, ModelName, NONCE_BYTES, ServerHello};
-use super::{inference_id, plan_digest, session_id, session_scope};
+use super::{inference_id, plan_digest, session_id};
 use crate::InferenceError;
 use crate::client::Wishes;
 use crate::plan::Plan;
@@ -67,38 +67,31 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
-    /// Makes the keys, encoded for the server, and the point of the base transfers.
-    pub(crate) fn make_keys(self) -> Result<(Vec<Vec<u8>>, SenderPoint, Keyed), InferenceError> {
-        let root = fresh_seed()?;
-        let (mut keys, mut messages) = (Vec::new(), Vec::new());
-        for (number, parameters) in self.plan.parameters().iter().enumerate() {
-            let scope = session_scope(self.id, Direction::ClientToServer, number as u32);
-            let key = ClientKey::generate(parameters, &root, &scope);
-            messages.push(key.public_key(&self.seed, &root, &scope).to_bytes(parameters));
-            keys.push(key);
-        }
+    /// Makes the point of the base transfers.
+    pub(crate) fn start_transfers(self) -> Result<(SenderPoint, Transferring), InferenceError> {
         let mut generator = fresh_seed()?.generator();
         let (point, transfers) = ReceiverSetup::start(self.id, &mut generator);
-        Ok((messages, point, Keyed { agreed: self, keys, transfers, generator }))
+        Ok((point, Transferring { agreed: self, transfers, generator }))
     }
 }
 
 /// A client whose base transfers wait for the server's points.
-pub(crate) struct Keyed {
+pub(crate) struct Transferring {
     agreed: Agreed,
-    keys: Vec<ClientKey>,
     transfers: ReceiverSetup,
     generator: Generator,
 }
 
-impl Keyed {
+impl Transferring {
     pub(crate) fn hear(
         mut self,
         points: &ReceiverPoints,
     ) -> Result<(TreeSums, ClientSession), InferenceError> {
         let (sums, receiver) = self.transfers.finish(points, &mut self.generator)?;
-        let Agreed { plan, model, agreement, id, .. } = self.agreed;
-        let session = ClientSession { plan, model, agreement, id, keys: self.keys, receiver, prepared: 0 };
+        let Agreed { plan, model, agreement, id, seed } = self.agreed;
+        let second_halves = plan.linear().iter().map(|_| None).collect();
+        let session =
+            ClientSession { plan, model, agreement, id, seed, second_halves, receiver, prepared: 0 };
         Ok((sums, session))
     }
 }
@@ -109,7 +102,10 @@ pub(crate) struct ClientSession {
     pub(crate) model: ModelName,
     pub(crate) agreement: Agreement,
     pub(crate) id: SessionId,
-    pub(crate) keys: Vec<ClientKey>,
+    /// Of what the uniform halves of all ciphertexts are made.
+    pub(crate) seed: PublicSeed,
+    /// By layer: what the first inference brought for all.
+    pub(crate) second_halves: Vec<Option<SecondHalves>>,
     pub(crate) receiver: CorrelatedReceiver,
     /// How many inferences were begun.
     prepared: u64,
@@ -120,6 +116,11 @@ impl ClientSession {
     pub(crate) fn next_inference(&mut self) -> InferenceId {
         self.prepared += 1;
         inference_id(self.id, self.prepared)
+    }
+
+    /// Which halves of answers the inference gets that was begun last.
+    pub(crate) fn halves(&self) -> Halves {
+        Halves::of_inference(self.prepared)
     }
 
     /// What material of this session belongs to.

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crypto::he::PublicKey;
 use crypto::ot::TreeSums;
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use network::bytes::{ByteReader, Truncated};
@@ -211,10 +210,14 @@ pub(crate) fn list(plan: &Plan) -> Vec<Planned<(), ()>> {
     let up = |bytes| Planned::up((), Kind::SetUp, bytes);
     let down = |bytes| Planned::down((), Kind::SetUp, bytes);
     let outline = plan.outline().to_bytes().len();
-    let mut list = vec![up(ClientHello::BYTES), down(ServerHello::BYTES + outline), up(Agreement::BYTES)];
-    list.extend(plan.parameters().iter().map(|parameters| up(PublicKey::length(parameters))));
-    list.extend([up(SenderPoint::BYTES), down(ReceiverPoints::BYTES), up(TreeSums::BYTES)]);
-    list
+    vec![
+        up(ClientHello::BYTES),
+        down(ServerHello::BYTES + outline),
+        up(Agreement::BYTES),
+        up(SenderPoint::BYTES),
+        down(ReceiverPoints::BYTES),
+        up(TreeSums::BYTES),
+    ]
 }
 
 /// A hello that makes no sense.

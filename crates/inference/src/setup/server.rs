@@ -1,15 +1,15 @@
-//! The server's set-up: which model, whether both understood the same, the client's keys and base transfers.
+//! The server's set-up: which model, whether both understood the same, base transfers.
 
 use std::sync::Arc;
 
 use crypto::domain;
 use crypto::garble::label::Offset;
-use crypto::he::{HeParameters, PublicKey, PublicSeed};
+use crypto::he::{Halves, PublicSeed};
 use crypto::ot::TreeSums;
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::extension::{CorrelatedSender, SenderSetup};
 use crypto::ot::values::CorrelationOffset;
-use crypto::random::{Direction, InferenceId, SessionId};
+use crypto::random::{Direction, InferenceId, Seed, SessionId};
 
 use super::messages::{Agreement, ClientHello, ModelName, NONCE_BYTES, ServerHello};
 use super::{inference_id, session_id, session_scope};
@@ -50,7 +50,7 @@ impl Greeted {
         }
         let id = session_id(&client, &server, ours, reveal, channel_binding);
         let seed = PublicSeed::derive(&client, &server)?;
-        Ok(Agreed { model, name, id, seed, keys: Vec::new() })
+        Ok(Agreed { model, name, id, seed })
     }
 }
 
@@ -60,22 +60,9 @@ pub(crate) struct Agreed {
     name: ModelName,
     pub(crate) id: SessionId,
     seed: PublicSeed,
-    keys: Vec<PublicKey>,
 }
 
 impl Agreed {
-    /// The parameters of the key that comes next, if one does.
-    pub(crate) fn next_key(&self) -> Option<&HeParameters> {
-        self.model.plan().parameters().get(self.keys.len())
-    }
-
-    /// Takes the next key.
-    pub(crate) fn take_key(&mut self, bytes: &[u8]) -> Result<(), InferenceError> {
-        let parameters = &self.model.plan().parameters()[self.keys.len()];
-        self.keys.push(PublicKey::from_bytes(parameters, &self.seed, bytes)?);
-        Ok(())
-    }
-
     /// Answers the point of the base transfers.
     pub(crate) fn hear(self, point: &SenderPoint) -> Result<(ReceiverPoints, Waiting), InferenceError> {
         let scope = session_scope(self.id, Direction::ServerToClient, 0);
@@ -83,7 +70,7 @@ impl Agreed {
         let correlation = CorrelationOffset::random(&mut generator);
         let offset = Arc::new(Offset::new(correlation.expose())?);
         let (points, transfers) = SenderSetup::start(self.id, correlation, point, &mut generator);
-        Ok((points, Waiting { agreed: self, offset, transfers }))
+        Ok((points, Waiting { agreed: self, offset, transfers, zeros_root: fresh_seed()? }))
     }
 }
 
@@ -92,13 +79,14 @@ pub(crate) struct Waiting {
     agreed: Agreed,
     offset: Arc<Offset>,
     transfers: SenderSetup,
+    zeros_root: Seed,
 }
 
 impl Waiting {
     pub(crate) fn hear(self, sums: &TreeSums) -> ServerSession {
-        let Agreed { model, name, id, keys, .. } = self.agreed;
-        let sender = self.transfers.finish(sums);
-        ServerSession { model, name, id, keys: keys.into(), sender, offset: self.offset, prepared: 0 }
+        let Agreed { model, name, id, seed } = self.agreed;
+        let (sender, zeros_root) = (self.transfers.finish(sums), self.zeros_root);
+        ServerSession { model, name, id, seed, zeros_root, sender, offset: self.offset, prepared: 0 }
     }
 }
 
@@ -107,7 +95,10 @@ pub(crate) struct ServerSession {
     pub(crate) model: Arc<ServedModel>,
     pub(crate) name: ModelName,
     pub(crate) id: SessionId,
-    pub(crate) keys: Arc<[PublicKey]>,
+    /// Of what the uniform halves of all ciphertexts are made.
+    pub(crate) seed: PublicSeed,
+    /// Where what hides the second halves of all answers comes from, and nothing else. It is never stored.
+    pub(crate) zeros_root: Seed,
     pub(crate) sender: CorrelatedSender,
     pub(crate) offset: Arc<Offset>,
     /// How many inferences were begun.
@@ -119,5 +110,10 @@ impl ServerSession {
     pub(crate) fn next_inference(&mut self) -> InferenceId {
         self.prepared += 1;
         inference_id(self.id, self.prepared)
+    }
+
+    /// Which halves of answers the inference gets that was begun last.
+    pub(crate) fn halves(&self) -> Halves {
+        Halves::of_inference(self.prepared)
     }
 }

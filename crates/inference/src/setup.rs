@@ -1,9 +1,9 @@
-//! Once per connection: who we are, which model it is, keys and base transfers.
+//! Once per connection: who we are, which model it is, base transfers.
 //!
 //! ```text
 //! client -> server   hello: nonce, what it wants to learn, name of the model
 //! server -> client   hello: nonce, what the client will learn, commitment to the weights, name, outline
-//! client -> server   digests of outline, commitment and plan; public keys; point of the base transfers
+//! client -> server   digests of outline, commitment and plan; point of the base transfers
 //! server -> client   points of the base transfers; point of those in the other direction
 //! client -> server   sums of the trees; points of the other direction
 //! ```

@@ -305,7 +305,7 @@ fn garbage_ends_in_an_error_or_a_wrong_answer() {
             }
             // A coefficient without its low bits may be all ones; only what travels whole can be seen to be none.
             let is_refused = session.client.is_err() || session.server.is_err();
-            let has_residues = message.kind == Kind::SetUp && lengths_of_keys.contains(&message.bytes);
+            let has_residues = message.kind == Kind::Homomorphic && lengths_of_keys.contains(&message.bytes);
             assert!(
                 is_refused || !has_residues || !matches!(fault, Fault::Ones(..)),
                 "{message:?} {fault:?}"

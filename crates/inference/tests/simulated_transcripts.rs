@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use crypto::he::{AnswerSecrets, LinearRequest, PreparedWeights, PublicKey, PublicSeed, WeightStorage};
+use crypto::he::{
+    AnswerSecrets, Halves, LayerSecrets, LinearRequest, PreparedWeights, PublicKey, PublicSeed, WeightStorage,
+};
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::extension::{Corrections, CorrelatedReceiver, ReceiverSetup, SenderSetup};
 use crypto::ot::values::{CorrelationOffset, SecretBits};
@@ -44,17 +46,23 @@ struct Recording(Vec<(PlannedMessage, Vec<Vec<u8>>)>);
 
 impl Recording {
     fn cut(plan: &Plan, is_upward: bool, mut stream: &[u8]) -> Self {
-        let planned: Vec<_> =
-            plan.messages(Depth::Four).into_iter().filter(|message| message.is_upward == is_upward).collect();
-        let mut messages: Vec<_> = planned.into_iter().map(|message| (message, Vec::new())).collect();
-        for inference in 0..INFERENCES {
-            for (message, copies) in &mut messages {
-                if !message.is_once || inference == 0 {
-                    let (bytes, rest) = stream.split_at(message.framed_bytes());
-                    copies.push(bytes[HEADER_BYTES..].to_vec());
-                    stream = rest;
-                }
-            }
+        let of_side = |messages: Vec<PlannedMessage>| {
+            messages.into_iter().filter(|message| message.is_upward == is_upward).collect::<Vec<_>>()
+        };
+        let mut take = |message: &PlannedMessage| {
+            let (bytes, rest) = stream.split_at(message.framed_bytes());
+            stream = rest;
+            bytes[HEADER_BYTES..].to_vec()
+        };
+        let mut messages: Vec<_> = of_side(plan.messages(Depth::Four))
+            .into_iter()
+            .map(|message| (message, vec![take(&message)]))
+            .collect();
+        // The same messages, of which answers are shorter.
+        let further = of_side(plan.further_messages(Depth::Four));
+        for _ in 1..INFERENCES {
+            let repeated = messages.iter_mut().filter(|(message, _)| !message.is_once);
+            repeated.zip(&further).for_each(|((_, copies), message)| copies.push(take(message)));
         }
         assert!(stream.is_empty(), "{} bytes were not planned", stream.len());
         Self(messages)
@@ -191,14 +199,6 @@ fn simulate_set_up(wire: &mut Framed<Wire>, plan: &Plan, generator: &mut Generat
     let agreement = Agreement::from_bytes(&wire.receive(Agreement::BYTES)).unwrap();
     let session = session_id(&hello.nonce, &nonce, &agreement, (terms, depth), b"channel");
     let seed = PublicSeed::derive(&hello.nonce, &nonce).unwrap();
-    let keys: Vec<_> = plan
-        .parameters()
-        .iter()
-        .map(|parameters| {
-            let bytes = wire.receive(PublicKey::length(parameters));
-            PublicKey::from_bytes(parameters, &seed, &bytes).unwrap()
-        })
-        .collect();
     let point = SenderPoint::from_bytes(&wire.receive(SenderPoint::BYTES)).unwrap();
     let offset = CorrelationOffset::random(generator);
     let (points, _) = SenderSetup::start(session, depth, offset, &point, generator);
@@ -216,12 +216,12 @@ fn simulate_set_up(wire: &mut Framed<Wire>, plan: &Plan, generator: &mut Generat
         reverse.finish(&points, generator).unwrap()
     });
     let (sums, receiver) = reverse.unzip();
-    SimulatedSession { keys, sums, receiver }
+    SimulatedSession { seed, sums, receiver }
 }
 
 /// What a simulated server has after the set-up.
 struct SimulatedSession {
-    keys: Vec<PublicKey>,
+    seed: PublicSeed,
     /// Of the transfers in which it chooses, by coins.
     sums: Option<TreeSums>,
     receiver: Option<CorrelatedReceiver>,
@@ -248,16 +248,22 @@ fn simulate_server(wire: Wire, plan: &Plan, logit_shares: &Receiver<Vec<u8>>) {
     let mut generator = Seed::from_system().unwrap().generator();
     let mut session = simulate_set_up(&mut wire, plan, &mut generator);
     let jobs: Vec<_> = plan.flights().flatten().collect();
-    for number in 0..INFERENCES {
+    let zeros_root = generator.seed();
+    for number in 1..=INFERENCES as u64 {
+        let halves = Halves::of_inference(number);
         let (mut asked, mut answered) = (jobs.iter(), jobs.iter());
-        let mut requests = HashMap::new();
-        let planned = plan.messages(Depth::Four);
-        let planned = planned.iter().filter(|message| message.phase != Phase::SetUp);
-        for message in planned.filter(|message| !message.is_once || number == 0) {
+        let (mut keys, mut requests) = (Vec::new(), HashMap::new());
+        let planned =
+            if number == 1 { plan.messages(Depth::Four) } else { plan.further_messages(Depth::Four) };
+        for message in planned.iter().filter(|message| message.phase != Phase::SetUp) {
             if message.is_upward {
                 wire.flush();
                 let bytes = wire.receive(message.bytes);
-                if message.kind == Kind::Homomorphic {
+                if let Some(parameters) =
+                    plan.parameters().get(keys.len()).filter(|_| message.kind == Kind::Homomorphic)
+                {
+                    keys.push(PublicKey::from_bytes(parameters, &session.seed, &bytes).unwrap());
+                } else if message.kind == Kind::Homomorphic {
                     let job = asked.next().unwrap();
                     requests.insert(job.step, LinearRequest::from_bytes(&job.layout, &bytes).unwrap());
                 }
@@ -266,8 +272,11 @@ fn simulate_server(wire: Wire, plan: &Plan, logit_shares: &Receiver<Vec<u8>>) {
             let bytes = match message.kind {
                 Kind::Homomorphic => {
                     let job = answered.next().unwrap();
-                    let secrets = AnswerSecrets::derive(&generator.seed(), &any_scope());
-                    answer_of_zeros(job, &session.keys[job.group], &requests[&job.step], secrets)
+                    // The client has the layer's number from the value that the layer makes.
+                    let scope = Scope { step: job.step.output().0 as u32, ..any_scope() };
+                    let layer = LayerSecrets::derive(&zeros_root, &session.seed, &scope);
+                    let secrets = (&layer, AnswerSecrets::derive(&generator.seed(), &any_scope()));
+                    answer_of_zeros(job, &keys[job.group], &requests[&job.step], secrets, halves)
                 }
                 Kind::Values => logit_shares.recv().unwrap(),
                 Kind::Transfer => session.transfer(message, &mut generator),
@@ -303,11 +312,12 @@ fn answer_of_zeros(
     job: &LinearJob,
     key: &PublicKey,
     request: &LinearRequest,
-    secrets: AnswerSecrets,
+    secrets: (&LayerSecrets, AnswerSecrets),
+    halves: Halves,
 ) -> Vec<u8> {
     let zeros = vec![0; job.layout.shape().weights()];
     let weights = PreparedWeights::new(&job.layout, &zeros, WeightStorage::AtMost(0)).unwrap();
-    weights.answer(key, request, secrets).unwrap().0.to_bytes()
+    weights.answer(key, request, secrets, halves).unwrap().0.to_bytes()
 }
 
 fn any_scope() -> Scope {

@@ -2,6 +2,7 @@
 //!
 //! Each is one frame. Requests and replies stand between them and are not listed: they are the service's.
 
+use crypto::he::Halves;
 use crypto::ot::Depth;
 
 use super::Plan;
@@ -41,27 +42,25 @@ impl Plan {
     /// Lengths and order of all messages of a session with one inference, whose transfers have this depth.
     pub fn messages(&self, depth: Depth) -> Vec<PlannedMessage> {
         let set_up = setup::messages::list(self);
-        let online = online::messages::list(self);
         let set_up = set_up.iter().map(|message| PlannedMessage::of(Phase::SetUp, message));
-        let offline = self.first_offline_messages(depth).into_iter();
-        let online = online.iter().map(|message| PlannedMessage::of(Phase::Online, message));
-        set_up.chain(offline).chain(online).collect()
-    }
-
-    /// Those of the first inference, which brings all that the others have and more.
-    fn first_offline_messages(&self, depth: Depth) -> Vec<PlannedMessage> {
-        let mut later = offline::messages::list(self, depth, false).into_iter().peekable();
-        let messages = offline::messages::list(self, depth, true).into_iter();
-        let messages = messages.map(|message| {
-            let is_once = later.next_if_eq(&message).is_none();
+        let mut later = offline::messages::list(self, depth, Halves::First).into_iter().peekable();
+        let offline = offline::messages::list(self, depth, Halves::Both).into_iter().map(|message| {
+            let is_once = later.next_if(|later| later.words == message.words).is_none();
             PlannedMessage { is_once, ..PlannedMessage::of(Phase::Offline, &message) }
         });
-        messages.collect()
+        set_up.chain(offline).chain(self.online_messages()).collect()
     }
 
-    /// The offline messages of every further inference of the session.
-    pub(super) fn later_offline_messages(&self, depth: Depth) -> Vec<PlannedMessage> {
-        let messages = offline::messages::list(self, depth, false);
-        messages.iter().map(|message| PlannedMessage::of(Phase::Offline, message)).collect()
+    /// The same of each further inference in that session: it has no messages that are sent once, and answers come without
+    /// their second halves.
+    pub fn further_messages(&self, depth: Depth) -> Vec<PlannedMessage> {
+        let offline = offline::messages::list(self, depth, Halves::First);
+        let offline = offline.iter().map(|message| PlannedMessage::of(Phase::Offline, message));
+        offline.chain(self.online_messages()).collect()
+    }
+
+    fn online_messages(&self) -> Vec<PlannedMessage> {
+        let online = online::messages::list(self);
+        online.iter().map(|message| PlannedMessage::of(Phase::Online, message)).collect()
     }
 }

@@ -4,6 +4,7 @@ use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use crypto::he::Halves;
 use crypto::ot::Depth;
 use network::digest::to_hex;
 use network::image::Image;
@@ -56,8 +57,8 @@ impl Write for Wire {
 
 /// What the parties draw, in order.
 struct Seeds {
-    client: [(&'static str, [u8; 32]); 4],
-    server: [(&'static str, [u8; 32]); 3],
+    client: [(&'static str, [u8; 32]); 3],
+    server: [(&'static str, [u8; 32]); 4],
     salt: [u8; 32],
 }
 
@@ -65,13 +66,13 @@ impl Seeds {
     fn new(first: u8) -> Self {
         let seed = |number: u8| std::array::from_fn(|place| first + number + (place as u8 & 7) * 0x11 % 0x7f);
         Self {
-            client: [
-                ("nonce", seed(1)),
-                ("key root", seed(2)),
-                ("transfer seed", seed(3)),
-                ("inference root", seed(4)),
+            client: [("nonce", seed(1)), ("transfer seed", seed(3)), ("inference root", seed(4))],
+            server: [
+                ("nonce", seed(5)),
+                ("transfer root", seed(6)),
+                ("root of second halves", seed(2)),
+                ("inference root", seed(7)),
             ],
-            server: [("nonce", seed(5)), ("transfer root", seed(6)), ("inference root", seed(7))],
             salt: seed(8),
         }
     }
@@ -133,9 +134,6 @@ fn names(plan: &Plan) -> Vec<(String, bool)> {
     say("client hello", true);
     say("server hello", false);
     say("agreement", true);
-    for number in 0..plan.parameters().len() {
-        say(&format!("public key {number}"), true);
-    }
     say("base point", true);
     say("base points", false);
     let reverses = plan.reverse_count() > 0;
@@ -149,9 +147,10 @@ fn names(plan: &Plan) -> Vec<(String, bool)> {
     say("prepare", true);
     say("accepted", false);
     let step = |job| plan.job(job).step.0;
-    for message in offline::messages::list(plan, Depth::Four, true) {
+    for message in offline::messages::list(plan, Depth::Four, Halves::Both) {
         use offline::messages::{ClientWords, ServerWords};
         match message.words {
+            Words::Up(ClientWords::PublicKey(ring)) => say(&format!("public key {ring}"), true),
             Words::Up(ClientWords::Request(job)) => say(&format!("request of step {}", step(job)), true),
             Words::Up(ClientWords::Corrections) => say("corrections", true),
             Words::Up(ClientWords::ReverseKey) => say("reverse hash key", true),

@@ -122,6 +122,7 @@ impl<S: Read + Write> PrivateClient<S> {
         let traffic = plan.traffic(depth);
         Cost {
             offline: traffic.offline,
+            later_offline: traffic.later_offline,
             online: traffic.online,
             memory: plan.client_memory(),
             work: plan.work(),

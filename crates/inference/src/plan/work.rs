@@ -23,6 +23,19 @@ pub struct PlannedWork {
 }
 
 impl PlannedWork {
+    /// So many inferences.
+    pub fn times(self, inferences: u64) -> Self {
+        Self {
+            ciphertexts: self.ciphertexts * inferences,
+            products: self.products * inferences,
+            transfers: self.transfers * inferences,
+            gates: self.gates * inferences,
+            tables: self.tables * inferences,
+            truncated: self.truncated * inferences,
+            multiply_adds: self.multiply_adds * inferences,
+        }
+    }
+
     /// The units of a kind of work in a phase. The encryption counts its products apart.
     pub fn units(&self, phase: Phase, work: Work) -> u64 {
         match (phase, work) {

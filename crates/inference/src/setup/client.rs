@@ -14,7 +14,7 @@ use network::digest::Digest;
 use network::inference_model::ModelOutline;
 
 use super::messages::{Agreement, ClientHello, ModelName, NONCE_BYTES, ServerHello};
-use super::{inference_id, plan_digest, session_id};
+use super::{inference_id, plan_digest, session_id, session_scope};
 use crate::InferenceError;
 use crate::client::Wishes;
 use crate::plan::Plan;

@@ -5,7 +5,7 @@
 //! offline   the slower of the two, half of the other, and bytes     they work side by side, and wait now and then
 //! ```
 //!
-//! The link comes on top ([`Cost`](crate::Cost)). `sordino doctor --measure` finds the rates of a machine; both parties are
+//! [`Cost`](crate::Cost) adds the link. `sordino doctor --measure` finds the rates of a machine; both parties are
 //! taken to be like it, with one thread each. The book's page "Predicted time" says how far off this was.
 
 use std::time::Duration;
@@ -81,10 +81,9 @@ impl PhaseRates {
 }
 
 impl Rates {
-    /// What computing adds to the link's time before the image is known.
+    /// How long both parties compute before the image is known, as somebody without a link would see it.
     pub fn offline(&self, work: &PlannedWork, depth: Depth, traffic: &Traffic) -> Duration {
-        let [client, server] =
-            [&self.client, &self.server].map(|party| party.offline.seconds(work, depth));
+        let [client, server] = [&self.client, &self.server].map(|party| party.offline.seconds(work, depth));
         let seen = client.max(server) + SEEN_OF_FASTER * client.min(server);
         Duration::from_secs_f64(seen + self.bytes(traffic))
     }
@@ -117,7 +116,12 @@ mod tests {
 
     fn rates() -> Rates {
         let client = PartyRates {
-            offline: PhaseRates { ciphertexts: 2e-6, transfers_of_four: 1e-6, transfers_of_eight: 4e-6, ..PhaseRates::default() },
+            offline: PhaseRates {
+                ciphertexts: 2e-6,
+                transfers_of_four: 1e-6,
+                transfers_of_eight: 4e-6,
+                ..PhaseRates::default()
+            },
             online: PhaseRates { gates: 1e-5, truncated: 1e-4, ..PhaseRates::default() },
         };
         let server = PartyRates {

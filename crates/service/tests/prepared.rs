@@ -247,7 +247,8 @@ impl Relay {
             for client in listener.incoming() {
                 let (client, server) = (client.unwrap(), TcpStream::connect(server).unwrap());
                 let ends = [(&client, &server), (&server, &client)];
-                for (from, to) in ends.map(|(from, to)| (from.try_clone().unwrap(), to.try_clone().unwrap())) {
+                for (from, to) in ends.map(|(from, to)| (from.try_clone().unwrap(), to.try_clone().unwrap()))
+                {
                     thread::spawn(move || std::io::copy(&mut &from, &mut &to));
                 }
                 kept.lock().unwrap().push(client);

@@ -210,7 +210,8 @@ fn announce(client: &PrivateClient, cost: &Cost, images: usize, is_link_known: b
         ByteSize(cost.memory),
     ));
     let KnownRates { processor, rates } = KnownRates::load();
-    let [offline, online] = [all.offline_time(&rates), all.online_time(&rates)].map(|time| time.as_secs_f64());
+    let [offline, online] =
+        [all.offline_time(&rates), all.online_time(&rates)].map(|time| time.as_secs_f64());
     let link = &cost.link;
     let on = match is_link_known {
         true => format!(

@@ -147,7 +147,11 @@ impl Samples {
             (units, seconds(&sample.server, Phase::Offline, Work::Homomorphic))
         };
         [server.offline.ciphertexts, server.offline.products] = split(encrypted(shallow), encrypted(deep));
-        Rates { client: party(|sample| &sample.client), server, byte: shallow.unexplained / shallow.online_bytes }
+        Rates {
+            client: party(|sample| &sample.client),
+            server,
+            byte: shallow.unexplained / shallow.online_bytes,
+        }
     }
 }
 
@@ -182,7 +186,11 @@ fn one_session(
     Ok((client, server.context("the server failed")?, online))
 }
 
-fn serve(listener: &TcpListener, identity: &Identity, served: Arc<ServedModel>) -> anyhow::Result<Transcript> {
+fn serve(
+    listener: &TcpListener,
+    identity: &Identity,
+    served: Arc<ServedModel>,
+) -> anyhow::Result<Transcript> {
     let (stream, binding) = accept_tls(listener.accept()?.0, identity)?;
     let mut server = Server::accept(Connection::new(stream, Role::Server), served, &binding)?;
     let prepared = server.prepare()?;

@@ -16,19 +16,37 @@ use std::path::{Path, PathBuf};
 
 use network::digest::to_hex;
 
-use crate::plan::Reveal;
+use crate::plan::{Depth, ReluRounding, Reveal, Terms};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors").join(name)
 }
 
-/// All files and what belongs in them.
+/// All files and what belongs in them. Together the sessions have every kind of message, both roundings, both depths and
+/// both answers.
 fn files() -> Vec<(&'static str, String)> {
+    let logits = Terms { reveal: Reveal::Logits, relus: ReluRounding::Stochastic };
+    let class = Terms { reveal: Reveal::Class, relus: ReluRounding::Nearest };
     vec![
         ("words.json", words::text()),
-        ("session-logits.json", session::text(&models::every_operation(), Reveal::Logits, 0x10)),
-        ("session-class.json", session::text(&models::two_flights(), Reveal::Class, 0x60)),
+        ("session-logits.json", session::text(&models::every_operation(), logits, Depth::Eight, 0x10)),
+        ("session-class.json", session::text(&models::two_flights(), class, Depth::Four, 0x60)),
+        ("session-chunks.json", session::text(&models::two_chunks(), logits, Depth::Four, 0x40)),
     ]
+}
+
+fn reveal_word(reveal: Reveal) -> &'static str {
+    match reveal {
+        Reveal::Logits => "logits",
+        Reveal::Class => "class",
+    }
+}
+
+fn relus_word(relus: ReluRounding) -> &'static str {
+    match relus {
+        ReluRounding::Stochastic => "by shares",
+        ReluRounding::Nearest => "nearest",
+    }
 }
 
 #[test]

@@ -1,234 +1,15 @@
 """Both parties of one session, from their seeds to the answer. `Session.frames` gives every frame in order."""
 
-from . import garble, ot
+from . import ot
 from .bits import pack, signed, unpack
 from .blake3 import blake3, derive_key
-from .garble import LANES, Hash
-from .he import ClientKey, Parameters, ServerLayer, public_seed
-from .outline import Outline, apply_local, convolve, scalars, windows
-from .packing import Layout
+from .gates import Counted
+from .he import ClientKey, ServerLayer, public_seed
+from .outline import Outline, apply_local, convolve, scalars
+from .plan import Plan
 from .randomness import CLIENT_TO_SERVER, SERVER_TO_CLIENT, context, derive, generator, scope
-from .words import MAGIC, PROTOCOL_VERSION, client_hello, header, reply, request, server_hello
-
-SET_UP, HOMOMORPHIC, TRANSFER, GARBLED, TRUNCATION, VALUES, SERVICE = range(1, 8)
-LOGITS, CLASS = 0, 1
-
-
-class GarbledPart:
-    """Positions of one step that one circuit serves. `inputs` has a list of places for each circuit."""
-
-    kind = GARBLED
-
-    def __init__(self, circuit, value, step, inputs, outputs, input_bits, rounding=0):
-        self.circuit, self.value, self.step = circuit, value, step
-        self.inputs, self.outputs, self.input_bits, self.rounding = inputs, outputs, input_bits, rounding
-        count = len(inputs)
-        self.chunks = [(start, min(LANES, count - start)) for start in range(0, count, LANES)]
-        self.offer_bytes = sum(lanes * circuit.lane_bytes for _, lanes in self.chunks)
-        self.opening_bytes = sum(circuit.label_bytes(lanes) for _, lanes in self.chunks)
-        self.reply_bytes = sum(circuit.reply_bytes(lanes) for _, lanes in self.chunks)
-        self.transfers = sum(-(-lanes * circuit.client_wires // 8) * 8 for _, lanes in self.chunks)
-        self.hashes = circuit.hashes * len(self.chunks)
-
-    def gather(self, share, start, lanes, rounding=0):
-        mask = (1 << self.input_bits) - 1
-        return [[share[place] + rounding & mask for place in places] for places in self.inputs[start:start + lanes]]
-
-    def choices(self, share):
-        return b"".join(garble.choices(self.circuit, self.gather(share, *chunk)) for chunk in self.chunks)
-
-    def offer(self, server, labels):
-        self.garbled, place, counter = [], 0, server.counter
-        for start, lanes in self.chunks:
-            wires = lanes * self.circuit.client_wires
-            own = labels[place:place + wires]
-            place += -(-wires // 8) * 8
-            chunk = garble.ServerChunk(self.circuit, lanes, server.hash_of, counter, server.offset, own, server.seeds)
-            counter += self.circuit.hashes
-            self.garbled.append(chunk)
-        return b"".join(chunk.tables for chunk in self.garbled)
-
-    def accept(self, client, labels, offer):
-        self.evaluated, place, read, counter = [], 0, 0, client.counter
-        for _, lanes in self.chunks:
-            wires, size = lanes * self.circuit.client_wires, lanes * self.circuit.lane_bytes
-            own, tables = labels[place:place + wires], offer[read:read + size]
-            place, read = place + -(-wires // 8) * 8, read + size
-            self.evaluated.append(garble.ClientChunk(self.circuit, lanes, client.hash_of, counter, own, tables))
-            counter += self.circuit.hashes
-
-    def open(self, share):
-        return b"".join(chunk.open(self.gather(share, start, lanes, self.rounding))
-                        for chunk, (start, lanes) in zip(self.garbled, self.chunks))
-
-    def reply(self, opening, blinds):
-        message, read = b"", 0
-        for chunk, (start, lanes) in zip(self.evaluated, self.chunks):
-            size = self.circuit.label_bytes(lanes)
-            own = [blinds[place] for place in self.outputs[start:start + lanes]]
-            message += chunk.reply(opening[read:read + size], own)
-            read += size
-        return message
-
-    def finish(self, message, values):
-        read = 0
-        for chunk, (start, lanes) in zip(self.garbled, self.chunks):
-            size = self.circuit.reply_bytes(lanes)
-            for place, value in zip(self.outputs[start:start + lanes], chunk.finish(message[read:read + size])):
-                values[place] = value
-            read += size
-
-
-class TruncatedPart:
-    """Positions of one step without ReLU."""
-
-    kind = TRUNCATION
-
-    def __init__(self, shape, value, step, places):
-        self.shape, self.value, self.step, self.places = shape, value, step, places
-        count = len(places)
-        self.offer_bytes = -(-count * shape.wrap_bits // 8)
-        self.opening_bytes = -(-count // 8)
-        self.reply_bytes = -(-count * shape.output_bits // 8)
-        self.transfers = -(-count // 8) * 8
-        self.hashes = -(-count // LANES)
-
-    def gather(self, share):
-        return [share[place] & (1 << self.shape.width) - 1 for place in self.places]
-
-    def choices(self, share):
-        return self.shape.choices(self.gather(share))
-
-    def offer(self, server, labels):
-        labels = labels[:len(self.places)]
-        self.server = garble.ServerTruncation(
-            self.shape, server.hash_of, server.counter, server.offset, labels, server.coins)
-        return self.server.offer
-
-    def accept(self, client, labels, offer):
-        mask = (1 << self.shape.output_bits) - 1
-        blinds = [client.blinds[self.step][place] & mask for place in self.places]
-        shares = self.gather(client.shares[self.value])
-        labels = labels[:len(self.places)]
-        self.client = garble.ClientTruncation(
-            self.shape, client.hash_of, client.counter, labels, shares, blinds, offer)
-
-    def open(self, share):
-        return self.server.open(self.gather(share))
-
-    def reply(self, opening, _blinds):
-        return self.client.reply(opening)
-
-    def finish(self, message, values):
-        for place, value in zip(self.places, self.server.finish(message)):
-            values[place] = value
-
-
-def parts_of(outline, number):
-    """The parts of an interactive step: first the kept ReLUs, then what is truncated; or maxima by size of window."""
-    step = outline.steps[number]
-    value = step.inputs[0]
-    if step.operation == "activate":
-        width, shift, ceiling, kept = step.fields
-        parts = []
-        places = [place for place, bit in enumerate(kept) if bit]
-        if places:
-            if ceiling is None:
-                circuit = garble.relu(width, shift, step.ring_bits)
-            else:
-                circuit = garble.clip(width, shift, step.ring_bits, ceiling)
-            rounding = 1 << shift >> 1
-            parts.append(GarbledPart(circuit, value, number, [[place] for place in places], places, width, rounding))
-        places = [place for place, bit in enumerate(kept) if not bit]
-        if places:
-            ring = width + 1
-            shape = garble.Truncation(ring, shift, max(step.ring_bits, ring - shift + 1))
-            parts.append(TruncatedPart(shape, value, number, places))
-        return parts
-    pool, width = step.fields
-    by_size = {}
-    for place, window in enumerate(windows(outline.shape(value), pool)):
-        by_size.setdefault(len(window), []).append((place, window))
-    return [GarbledPart(garble.maximum(size, width, step.ring_bits), value, number,
-                        [window for _, window in found], [place for place, _ in found], width)
-            for size, found in sorted(by_size.items())]
-
-
-class Plan:
-    """What both parties derive from the outline and from what the client will learn."""
-
-    def __init__(self, outline, mode):
-        self.outline, self.mode = outline, mode
-        self.rounds, self.flights = outline.schedule()
-        self.plan_linear()
-        self.round_parts = [[part for number in interactive for part in parts_of(outline, number)]
-                            for interactive, _ in self.rounds[1:]]
-        self.parts = [part for parts in self.round_parts for part in parts]
-        self.argmax = None
-        if mode == CLASS:
-            value, width = len(outline.steps), outline.ring_bits(len(outline.steps))
-            circuit = garble.argmax(outline.classes, width)
-            places = [list(range(outline.classes))]
-            self.argmax = GarbledPart(circuit, value, None, places, [0], width)
-            self.parts.append(self.argmax)
-        self.transfers = sum(part.transfers for part in self.parts)
-
-    def plan_linear(self):
-        """Parameters, and for each linear step which of them it uses and its layout."""
-        outline = self.outline
-        layers = [(number, step.fields[0], outline.shape(step.inputs[0]), step.ring_bits)
-                  for number, step in enumerate(outline.steps) if step.operation == "linear"]
-
-        def choice(lowest, highest):
-            shapes = [(conv, shape) for _, conv, shape, ring in layers if lowest <= ring <= highest]
-            return Parameters(shapes, highest, outline.weight_bound)
-
-        rings = sorted({ring for *_, ring in layers})
-        narrow, self.parameters = rings[-1], [choice(0, rings[-1])]
-        if self.parameters[0].kept > 1:
-            # The widest ring whose answers fit one prime, and those below it, get a set of their own.
-            for ring in reversed(rings[:-1]):
-                below = choice(0, ring)
-                if below.kept == 1:
-                    narrow, self.parameters = ring, [below, choice(ring + 1, rings[-1])]
-                    break
-        self.jobs = {}
-        for number, conv, shape, ring in layers:
-            group = 1 if len(self.parameters) > 1 and ring > narrow else 0
-            self.jobs[number] = group, Layout(conv, shape, self.parameters[group].degree)
-
-    def messages(self):
-        """Phase, kind, direction and length of every message."""
-        outline, mode_bytes = self.outline, -(-scalars(self.outline.input) * self.outline.image_ring_bits // 8)
-        listed = [(0, 0, 1, 97), (0, 0, 0, 129 + len(outline.data)), (0, 0, 1, 96)]
-        listed += [(0, 0, 1, parameters.key_bytes()) for parameters in self.parameters]
-        listed += [(0, 0, 1, 32), (0, 0, 0, 4096), (0, 0, 1, 8192)]
-        for weighted, _ in self.flights[1:]:
-            jobs = [(self.parameters[self.jobs[number][0]], self.jobs[number][1]) for number in weighted]
-            listed += [(1, 1, 1, parameters.request_bytes(layout)) for parameters, layout in jobs]
-            listed += [(1, 1, 0, parameters.answer_bytes(layout)) for parameters, layout in jobs]
-        if self.transfers:
-            listed += [(1, 2, 1, ot.message_bytes(self.transfers)), (1, 3, 0, 16)]
-            listed += [(1, part.kind - 1, 0, part.offer_bytes) for part in self.parts]
-        listed.append((2, 5, 1, mode_bytes))
-        for parts in self.round_parts:
-            listed += [(2, part.kind - 1, 0, part.opening_bytes) for part in parts]
-            listed += [(2, part.kind - 1, 1, part.reply_bytes) for part in parts]
-        if self.argmax:
-            listed.append((2, 3, 0, self.argmax.opening_bytes))
-        else:
-            width = outline.ring_bits(len(outline.steps)) - outline.logit_drop
-            listed.append((2, 5, 0, -(-outline.classes * width // 8)))
-        return listed
-
-    def digest(self):
-        material = b""
-        for parameters in self.parameters:
-            numbers = parameters.numbers()
-            material += b"".join(number.to_bytes(8, "little") for number in [len(numbers)] + numbers)
-        for phase, kind, is_upward, length in self.messages():
-            material += bytes([phase, kind, is_upward]) + length.to_bytes(8, "little")
-        return derive_key(context("plan digest"), material)
+from .words import (GARBLED, GATES, HOMOMORPHIC, MAGIC, PROTOCOL_VERSION, SERVICE, SET_UP, TRANSFER, VALUES, client_hello,
+                    header, reply, request, server_hello, terms)
 
 
 def commitment(layers, salt):
@@ -269,18 +50,26 @@ class Client(Party):
             if step.operation in ("activate", "maximum"):
                 self.blinds[number] = draw(scalars(step.shape))
                 self.shares[number + 1] = [word & (1 << step.ring_bits) - 1 for word in self.blinds[number]]
+        place = scope(session, inference, 0, CLIENT_TO_SERVER)
+        self.reverse_key = generator(derive(root, "gate hash key base", place)).u128()
+        self.reverse_counted = Counted(self.reverse_key)
 
     def request(self, number, key):
-        step, (_, layout) = self.plan.outline.steps[number], self.plan.jobs[number]
+        step = self.plan.outline.steps[number]
         ring = (1 << step.ring_bits) - 1
         blinds = [value & ring for value in self.shares[step.inputs[0]]]
-        return key.request(layout, blinds, self.root,
+        return key.request(self.plan.layers[number], blinds, self.root,
                            scope(self.session, self.inference, number + 1, CLIENT_TO_SERVER))
 
     def take_answer(self, number, key, answer):
-        step, (_, layout) = self.plan.outline.steps[number], self.plan.jobs[number]
-        share = shift_channels(key.decrypt(layout, answer), step.fields[1], step.shape)
+        step = self.plan.outline.steps[number]
+        share = shift_channels(key.decrypt(self.plan.layers[number], answer), step.fields[1], step.shape)
         self.shares[number + 1] = [value & (1 << step.ring_bits) - 1 for value in share]
+
+    def take_reverse(self, count):
+        """Its next labels of choice 0, where the server chooses; what fills up to whole bytes is passed over."""
+        taken, self.reverse_labels = self.reverse_labels[:count], self.reverse_labels[-(-count // 8) * 8:]
+        return taken
 
 
 class Server(Party):
@@ -294,11 +83,26 @@ class Server(Party):
         self.seeds = generator(derive(root, "garble input labels", place))
         self.coins = generator(derive(root, "truncation bit", place))
         self.masks_root = derive(root, "root of answer masks", place)
+        self.signs = generator(derive(root, "gate sign mask", place))
+
+    def draw_reverse(self, receiver):
+        """Its coins for all signs, and what lets the client send by them."""
+        count = self.plan.reverse_transfers // 8
+        # The stream comes in words of four bytes; nothing is drawn after this.
+        choices = self.signs.bytes(-(-count // 4) * 4)[:count]
+        self.reverse_choices = [byte >> bit & 1 for byte in choices for bit in range(8)]
+        corrections, self.reverse_labels = receiver.extend(choices)
+        return corrections
+
+    def take_reverse(self, count):
+        """The next coins and the labels it got for them."""
+        both, whole = (self.reverse_choices[:count], self.reverse_labels[:count]), -(-count // 8) * 8
+        self.reverse_choices, self.reverse_labels = self.reverse_choices[whole:], self.reverse_labels[whole:]
+        return both
 
     def answer(self, number, public_key, seed, request_bytes):
-        group, layout = self.plan.jobs[number]
         place = scope(self.session, self.inference, number + 1, SERVER_TO_CLIENT)
-        answer = ServerLayer(self.plan.parameters[group], layout, self.layers[number]["weights"], public_key, seed,
+        answer = ServerLayer(self.plan.layers[number], self.layers[number]["weights"], public_key, seed,
                              request_bytes, self.root, self.masks_root, place)
         self.masks[number] = answer.share
         return answer.message
@@ -334,93 +138,134 @@ class Session:
         return name, sender, header(self.session_tag, self.inference_tag, step, sender, kind, len(body)), body
 
     def frames(self):
-        vector, frame = self.vector, self.frame
-        client_seed = {name: bytes.fromhex(vector["client"][name]) for name in
-                       ("nonce", "key root", "transfer seed", "inference root")}
-        server_seed = {name: bytes.fromhex(vector["server"][name]) for name in
-                       ("nonce", "transfer root", "inference root", "salt")}
-        mode, layers = {"logits": LOGITS, "class": CLASS}[vector["mode"]], vector["server"]["layers"]
-        outline_bytes = bytes.fromhex(vector["server"]["outline"])
-        # Set-up.
-        yield frame("client hello", "client", SET_UP, client_hello(client_seed["nonce"], vector["mode"], vector["model"]))
-        committed = commitment(layers, server_seed["salt"])
-        hello = server_hello(server_seed["nonce"], vector["mode"], committed, vector["model"], outline_bytes)
-        yield frame("server hello", "server", SET_UP, hello)
-        plan = Plan(Outline(outline_bytes), mode)
-        outline = plan.outline
-        agreement = blake3(outline_bytes) + committed + plan.digest()
-        yield frame("agreement", "client", SET_UP, agreement)
+        vector = self.vector
+        seeds = lambda party, *names: {name: bytes.fromhex(vector[party][name]) for name in names}
+        self.client_seed = seeds("client", "nonce", "key root", "transfer seed", "reverse transfer root", "inference root")
+        self.server_seed = seeds("server", "nonce", "transfer root", "inference root", "salt")
+        yield from self.hellos()
+        yield from self.keys()
+        yield from self.base_transfers()
+        yield from self.prepare()
+        yield from self.classify()
+        yield self.frame("bye", "client", SERVICE, request({"request": "bye"}))
+
+    def hellos(self):
+        vector, client, server = self.vector, self.client_seed, self.server_seed
+        agreed, outline = (vector["mode"], vector["relus"], vector["depth"]), bytes.fromhex(vector["server"]["outline"])
+        yield self.frame("client hello", "client", SET_UP, client_hello(client["nonce"], agreed, vector["model"]))
+        committed = commitment(vector["server"]["layers"], server["salt"])
+        hello = server_hello(server["nonce"], agreed, committed, vector["model"], outline)
+        yield self.frame("server hello", "server", SET_UP, hello)
+        self.plan = Plan(Outline(outline), vector["mode"], vector["relus"])
+        agreement = blake3(outline) + committed + self.plan.digest()
+        yield self.frame("agreement", "client", SET_UP, agreement)
         binding = bytes.fromhex(vector["channel binding"])
-        session = derive_key(context("session id"), PROTOCOL_VERSION.to_bytes(2, "little") + client_seed["nonce"]
-                             + server_seed["nonce"] + agreement + bytes([mode]) + len(binding).to_bytes(8, "little")
-                             + binding)
-        self.session_tag = tag(session)
-        seed = public_seed(client_seed["nonce"], server_seed["nonce"])
-        keys, public_keys = [], []
-        for number, parameters in enumerate(plan.parameters):
-            place = scope(session, bytes(16), number, CLIENT_TO_SERVER)
-            keys.append(ClientKey(parameters, client_seed["key root"], place))
-            public_keys.append(keys[-1].public_key(seed, client_seed["key root"], place))
-            yield frame(f"public key {number}", "client", SET_UP, public_keys[-1])
-        receiver = ot.Receiver(session, generator(client_seed["transfer seed"]))
-        yield frame("base point", "client", SET_UP, receiver.message)
+        material = PROTOCOL_VERSION.to_bytes(2, "little") + client["nonce"] + server["nonce"] + agreement
+        material += terms(*agreed) + len(binding).to_bytes(8, "little") + binding
+        self.session = derive_key(context("session id"), material)
+        self.session_tag = tag(self.session)
+        self.public_seed = public_seed(client["nonce"], server["nonce"])
+
+    def keys(self):
+        root = self.client_seed["key root"]
+        self.secret_keys, self.public_keys = [], []
+        for number, ring in enumerate(self.plan.rings):
+            place = scope(self.session, bytes(16), number, CLIENT_TO_SERVER)
+            key = ClientKey(ring, root, place)
+            self.secret_keys.append(key)
+            self.public_keys.append(key.public_key(self.public_seed, root, place))
+            yield self.frame(f"public key {number}", "client", SET_UP, self.public_keys[-1])
+
+    def base_transfers(self):
+        """Those in which the client chooses, and beside them those in which the server does."""
+        session, depth, reverses = self.session, self.vector["depth"], self.plan.reverse_transfers > 0
+        self.receiver = ot.Receiver(session, depth, generator(self.client_seed["transfer seed"]))
+        yield self.frame("base point", "client", SET_UP, self.receiver.message)
         place = scope(session, bytes(16), 0, SERVER_TO_CLIENT)
-        stream = generator(derive(server_seed["transfer root"], "garble offset", place))
-        offset = stream.u128() | 1
-        sender = ot.Sender(session, offset, receiver.message, stream)
-        yield frame("base points", "server", SET_UP, sender.message)
-        sums = receiver.finish(sender.message)
-        sender.finish(sums)
-        yield frame("tree sums", "client", SET_UP, sums)
-        # Offline.
-        yield frame("prepare", "client", SERVICE, request({"request": "prepare", "count": 1, "token hash": None}))
-        yield frame("accepted", "server", SERVICE, reply({"reply": "accepted", "ids": []}))
-        inference = session[:8] + (1).to_bytes(8, "little")
-        self.inference_tag = tag(inference)
-        client = Client(plan, session, inference, client_seed["inference root"])
-        server = Server(plan, session, inference, server_seed["inference root"], layers, offset)
+        stream = generator(derive(self.server_seed["transfer root"], "garble offset", place))
+        self.offset = stream.u128() | 1
+        self.sender = ot.Sender(session, depth, self.offset, self.receiver.message, stream)
+        yield self.frame("base points", "server", SET_UP, self.sender.message)
+        if reverses:
+            self.reverse_receiver = ot.Receiver(ot.reversed_session(session), depth, stream)
+            yield self.frame("reverse base point", "server", SET_UP, self.reverse_receiver.message)
+        sums = self.receiver.finish(self.sender.message)
+        self.sender.finish(sums)
+        yield self.frame("tree sums", "client", SET_UP, sums)
+        if reverses:
+            place = scope(session, bytes(16), 0, CLIENT_TO_SERVER)
+            stream = generator(derive(self.client_seed["reverse transfer root"], "gate offset", place))
+            self.reverse_offset = stream.u128() | 1
+            point = self.reverse_receiver.message
+            self.reverse_sender = ot.Sender(ot.reversed_session(session), depth, self.reverse_offset, point, stream)
+            yield self.frame("reverse base points", "client", SET_UP, self.reverse_sender.message)
+
+    def prepare(self):
+        yield self.frame("prepare", "client", SERVICE, request({"request": "prepare", "count": 1, "token hash": None}))
+        yield self.frame("accepted", "server", SERVICE, reply({"reply": "accepted", "ids": []}))
+        plan, session, inference = self.plan, self.session, self.session[:8] + (1).to_bytes(8, "little")
+        self.inference_tag = self.own_tag = tag(inference)
+        self.client = client = Client(plan, session, inference, self.client_seed["inference root"])
+        self.server = server = Server(plan, session, inference, self.server_seed["inference root"],
+                                      self.vector["server"]["layers"], self.offset)
         for number in plan.flights[0][1]:
             client.follow(number)
         for weighted, local in plan.flights[1:]:
             requests = {}
             for number in weighted:
-                requests[number] = client.request(number, keys[plan.jobs[number][0]])
-                yield frame(f"request of step {number}", "client", HOMOMORPHIC, requests[number])
+                requests[number] = client.request(number, self.secret_keys[plan.keys[number]])
+                yield self.frame(f"request of step {number}", "client", HOMOMORPHIC, requests[number])
             for number in weighted:
-                group = plan.jobs[number][0]
-                answer = server.answer(number, public_keys[group], seed, requests[number])
-                yield frame(f"answer of step {number}", "server", HOMOMORPHIC, answer)
-                client.take_answer(number, keys[group], answer)
+                key = plan.keys[number]
+                answer = server.answer(number, self.public_keys[key], self.public_seed, requests[number])
+                yield self.frame(f"answer of step {number}", "server", HOMOMORPHIC, answer)
+                client.take_answer(number, self.secret_keys[key], answer)
             for number in local:
                 client.follow(number)
-        yield from self.offers(plan, client, server, receiver, sender)
-        # Online.
+        if plan.parts:
+            yield from self.transfers()
+            yield from self.offers()
         self.inference_tag = bytes(8)
-        yield frame("classify", "client", SERVICE, request({"request": "classify", "count": 1}))
-        yield frame("accepted", "server", SERVICE, reply({"reply": "accepted", "ids": []}))
-        self.inference_tag = tag(inference)
-        yield from self.online(plan, client, server)
-        self.inference_tag = bytes(8)
-        yield frame("bye", "client", SERVICE, request({"request": "bye"}))
 
-    def offers(self, plan, client, server, receiver, sender):
-        if not plan.parts:
-            return
-        choices = b"".join(part.choices(client.shares[part.value]) for part in plan.parts)
-        corrections, client_labels = receiver.extend(choices)
+    def transfers(self):
+        plan, client, server = self.plan, self.client, self.server
+        choices = b"".join(part.choices(client) for part in plan.parts)
+        corrections, self.client_labels = self.receiver.extend(choices)
         yield self.frame("corrections", "client", TRANSFER, corrections)
-        server_labels = sender.extend(corrections, plan.transfers)
-        hash_key = server.hash_key.to_bytes(16, "little")
-        yield self.frame("hash key", "server", GARBLED, hash_key)
-        server.hash_of = client.hash_of = Hash(server.hash_key)
-        server.counter = client.counter = place = 0
+        self.server_labels = self.sender.extend(corrections, plan.transfers)
+        if not plan.reverse_transfers:
+            return
+        sums = self.reverse_receiver.finish(self.reverse_sender.message)
+        yield self.frame("reverse tree sums", "server", TRANSFER, sums)
+        self.reverse_sender.finish(sums)
+        corrections = server.draw_reverse(self.reverse_receiver)
+        yield self.frame("reverse corrections", "server", TRANSFER, corrections)
+        client.reverse_labels = self.reverse_sender.extend(corrections, plan.reverse_transfers)
+        client.reverse_offset = self.reverse_offset
+
+    def offers(self):
+        plan, client, server, place = self.plan, self.client, self.server, 0
+        yield self.frame("hash key", "server", GARBLED, server.hash_key.to_bytes(16, "little"))
+        server.counted, client.counted = Counted(server.hash_key), Counted(server.hash_key)
         for number, part in enumerate(plan.parts):
-            offer = part.offer(server, server_labels[place:place + part.transfers])
+            offer = part.offer(server, self.server_labels[place:place + part.transfers])
             yield self.frame(f"offer of part {number}", "server", part.kind, offer)
-            part.accept(client, client_labels[place:place + part.transfers], offer)
+            part.accept(client, self.client_labels[place:place + part.transfers], offer)
             place += part.transfers
-            server.counter += part.hashes
-            client.counter += part.hashes
+        if plan.reverse_transfers:
+            yield self.frame("reverse hash key", "client", GATES, client.reverse_key.to_bytes(16, "little"))
+            server.reverse_counted = Counted(client.reverse_key)
+        for number, part in enumerate(plan.parts):
+            if part.advance_bytes:
+                yield self.frame(f"advance of part {number}", "client", part.kind, part.advance)
+                part.take_advance(server, part.advance)
+
+    def classify(self):
+        yield self.frame("classify", "client", SERVICE, request({"request": "classify", "count": 1}))
+        yield self.frame("accepted", "server", SERVICE, reply({"reply": "accepted", "ids": []}))
+        self.inference_tag = self.own_tag
+        yield from self.online(self.plan, self.client, self.server)
+        self.inference_tag = bytes(8)
 
     def online(self, plan, client, server):
         outline, last = plan.outline, len(plan.outline.steps)

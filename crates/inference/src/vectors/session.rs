@@ -9,12 +9,12 @@ use network::digest::to_hex;
 use network::image::Image;
 use network::inference_model::InferenceModel;
 
-use super::{Object, list};
+use super::{Object, list, relus_word};
 use crate::client::{Answer, Client, Wishes};
 use crate::connection::frame::HEADER_BYTES;
 use crate::connection::{Connection, MemoryStream, Role, memory_pair};
 use crate::conversation::Words;
-use crate::plan::{Plan, Reveal};
+use crate::plan::{Plan, Terms};
 use crate::requests::{Reply, Request};
 use crate::roots::scripted;
 use crate::server::{ServedModel, Server, WeightMemory};
@@ -56,7 +56,7 @@ impl Write for Wire {
 
 /// What the parties draw, in order.
 struct Seeds {
-    client: [(&'static str, [u8; 32]); 4],
+    client: [(&'static str, [u8; 32]); 5],
     server: [(&'static str, [u8; 32]); 3],
     salt: [u8; 32],
 }
@@ -69,10 +69,11 @@ impl Seeds {
                 ("nonce", seed(1)),
                 ("key root", seed(2)),
                 ("transfer seed", seed(3)),
-                ("inference root", seed(4)),
+                ("reverse transfer root", seed(4)),
+                ("inference root", seed(5)),
             ],
-            server: [("nonce", seed(5)), ("transfer root", seed(6)), ("inference root", seed(7))],
-            salt: seed(8),
+            server: [("nonce", seed(6)), ("transfer root", seed(7)), ("inference root", seed(8))],
+            salt: seed(9),
         }
     }
 }
@@ -80,11 +81,11 @@ impl Seeds {
 /// Both parties' work: the client's answer, and what crossed in each direction.
 fn run(
     model: &InferenceModel,
-    reveal: Reveal,
+    (terms, depth): (Terms, Depth),
     seeds: &Seeds,
     image: &Image,
 ) -> (Arc<Plan>, Answer, [Vec<u8>; 2]) {
-    let served = ServedModel::with_salt(model, reveal, WeightMemory::Everything, &seeds.salt).unwrap();
+    let served = ServedModel::with_salt(model, terms, WeightMemory::Everything, &seeds.salt).unwrap();
     let served = Arc::new(served);
     let plan = Arc::clone(served.plan());
     let (client_end, server_end) = memory_pair();
@@ -109,7 +110,8 @@ fn run(
     let client = thread::spawn(move || {
         scripted::install(drawn);
         let model = ModelName::new(MODEL_NAME).unwrap();
-        let wishes = Wishes { model, reveal: Some(reveal), ..Wishes::default() };
+        let (reveal, relus, depth) = (Some(terms.reveal), Some(terms.relus), Some(depth));
+        let wishes = Wishes { model, reveal, relus, depth, ..Wishes::default() };
         let connection = Connection::new(client_wire, Role::Client);
         let mut client = Client::connect_with(connection, &wishes, CHANNEL_BINDING).unwrap();
         client.request(&Request::Prepare { count: 1, store: None }, |_| {}).unwrap();
@@ -127,7 +129,7 @@ fn run(
 }
 
 /// The name of every message and whether the client sends it.
-fn names(plan: &Plan) -> Vec<(String, bool)> {
+fn names(plan: &Plan, depth: Depth) -> Vec<(String, bool)> {
     let mut names: Vec<(String, bool)> = Vec::new();
     let mut say = |name: &str, is_upward| names.push((name.to_owned(), is_upward));
     say("client hello", true);
@@ -149,7 +151,7 @@ fn names(plan: &Plan) -> Vec<(String, bool)> {
     say("prepare", true);
     say("accepted", false);
     let step = |job| plan.job(job).step.0;
-    for message in offline::messages::list(plan, Depth::Four, true) {
+    for message in offline::messages::list(plan, depth, true) {
         use offline::messages::{ClientWords, ServerWords};
         match message.words {
             Words::Up(ClientWords::Request(job)) => say(&format!("request of step {}", step(job)), true),
@@ -187,13 +189,13 @@ fn cut<'a>(bytes: &mut &'a [u8]) -> (&'a [u8], &'a [u8]) {
     (header, body)
 }
 
-pub(super) fn text(model: &InferenceModel, reveal: Reveal, first_seed: u8) -> String {
+pub(super) fn text(model: &InferenceModel, terms: Terms, depth: Depth, first_seed: u8) -> String {
     let seeds = Seeds::new(first_seed);
     let outline = model.outline();
     let image = Image::random(outline.input, 8);
-    let (plan, answer, [up, down]) = run(model, reveal, &seeds, &image);
+    let (plan, answer, [up, down]) = run(model, (terms, depth), &seeds, &image);
     let (mut up, mut down) = (&up[..], &down[..]);
-    let frames = names(&plan).into_iter().map(|(name, is_upward)| {
+    let frames = names(&plan, depth).into_iter().map(|(name, is_upward)| {
         let (header, body) = cut(if is_upward { &mut up } else { &mut down });
         let from = if is_upward { "client" } else { "server" };
         Object::new().text("name", &name).text("from", from).hex("header", header).hex("body", body).finish()
@@ -213,6 +215,8 @@ pub(super) fn text(model: &InferenceModel, reveal: Reveal, first_seed: u8) -> St
     let server = server.text("outline", &to_hex(&outline.to_bytes())).raw("layers", &list(layers));
     Object::new()
         .text("mode", mode)
+        .text("relus", relus_word(terms.relus))
+        .raw("depth", &depth.to_string())
         .text("model", MODEL_NAME)
         .hex("channel binding", CHANNEL_BINDING)
         .raw("client", &client.finish())

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use criterion::{BenchmarkId, Criterion};
 use sordino_crypto::he::{
-    AnswerSecrets, ClientKey, ConvolutionShape, HeOutline, HeParameters, Layout, LinearAnswer, LinearRequest,
-    LinearShape, PreparedWeights, PublicSeed, RequestSecrets, WeightBits, WeightStorage, bench_support,
+    AnswerSecrets, ClientKey, ConvolutionShape, Halves, HeOutline, HeParameters, LayerSecrets, LayerUniform,
+    Layout, LinearAnswer, LinearRequest, LinearShape, PreparedWeights, PublicSeed, RequestSecrets,
+    WeightBits, WeightStorage, bench_support,
 };
 use sordino_crypto::random::{Direction, InferenceId, Scope, Seed, SessionId};
 
@@ -47,6 +48,7 @@ fn bench_layer(criterion: &mut Criterion, parameters: &HeParameters, shape: &Lin
     let root = Seed::from_bytes([7; 32]);
     let layout = Layout::new(parameters, shape).expect("announced");
     let session = PublicSeed::derive(&[3; 32], &[4; 32]).expect("distinct nonces");
+    let (uniform, layer) = (LayerUniform::new(&session, 1), LayerSecrets::derive(&root, &session, &down));
     let key = ClientKey::generate(parameters, &root, &up);
     let public_key = key.public_key(&session, &root, &up);
     let mut generator = Seed::from_bytes([8; 32]).generator();
@@ -55,12 +57,16 @@ fn bench_layer(criterion: &mut Criterion, parameters: &HeParameters, shape: &Lin
     let prepared = PreparedWeights::new(&layout, &weights, WeightStorage::Everything).expect("8-bit weights");
     let on_the_fly =
         PreparedWeights::new(&layout, &weights, WeightStorage::AtMost(0)).expect("8-bit weights");
-    let encrypt =
-        || key.encrypt(&layout, &blinds, RequestSecrets::derive(&root, &up)).expect("as many blinds");
-    let request = encrypt();
-    let answer = |weights: &PreparedWeights| {
-        weights.answer(&public_key, &request, AnswerSecrets::derive(&root, &down)).expect("fits")
+    let encrypt = || {
+        key.encrypt(&layout, &uniform, &blinds, RequestSecrets::derive(&root, &up)).expect("as many blinds")
     };
+    let request = encrypt();
+    let answer_with = |weights: &PreparedWeights, halves: Halves| {
+        let secrets = (&layer, AnswerSecrets::derive(&root, &down));
+        weights.answer(&public_key, &request, secrets, halves).expect("fits")
+    };
+    let answer = |weights: &PreparedWeights| answer_with(weights, Halves::First);
+    let second = answer_with(&prepared, Halves::Both).0.take_second_halves().expect("both were asked for");
     let answered = answer(&prepared).0;
     println!(
         "{name}: {} x {} ciphertexts, {} products, up {:.2} MB, down {:.2} MB, weights {:.0} MB",
@@ -68,15 +74,17 @@ fn bench_layer(criterion: &mut Criterion, parameters: &HeParameters, shape: &Lin
         layout.output_ciphertexts(),
         layout.products(),
         LinearRequest::length(&layout) as f64 / 1e6,
-        LinearAnswer::length(&layout) as f64 / 1e6,
+        LinearAnswer::length(&layout, Halves::First) as f64 / 1e6,
         PreparedWeights::bytes(&layout) as f64 / 1e6,
     );
     println!(
-        "{name}: best of 20: encrypt {:.2} ms, server {:.2} ms (weights on the fly {:.1} ms), decrypt {:.2} ms",
+        "{name}: best of 20: encrypt {:.2} ms, server {:.2} ms, first of a session {:.2} ms (weights on the fly {:.1} ms), decrypt \
+         {:.2} ms",
         1e3 * best(20, encrypt),
         1e3 * best(20, || answer(&prepared)),
+        1e3 * best(20, || answer_with(&prepared, Halves::Both)),
         1e3 * best(5, || answer(&on_the_fly)),
-        1e3 * best(20, || key.decrypt(&layout, &answered).expect("fits")),
+        1e3 * best(20, || key.decrypt(&layout, &second, &answered).expect("fits")),
     );
     let mut group = criterion.benchmark_group(name);
     group
@@ -87,14 +95,14 @@ fn bench_layer(criterion: &mut Criterion, parameters: &HeParameters, shape: &Lin
     group.bench_function("server answer", |bencher| bencher.iter(|| answer(&prepared)));
     group.bench_function("server answer, weights on the fly", |bencher| bencher.iter(|| answer(&on_the_fly)));
     group.bench_function("client decrypt", |bencher| {
-        bencher.iter(|| key.decrypt(&layout, &answered).expect("fits"))
+        bencher.iter(|| key.decrypt(&layout, &second, &answered).expect("fits"))
     });
     let (sent, received) = (request.to_bytes(&layout), answered.to_bytes());
     group.bench_function("server reads the request", |bencher| {
         bencher.iter(|| LinearRequest::from_bytes(&layout, &sent).expect("well formed"));
     });
     group.bench_function("client reads the answer", |bencher| {
-        bencher.iter(|| LinearAnswer::from_bytes(&layout, &received).expect("well formed"));
+        bencher.iter(|| LinearAnswer::from_bytes(&layout, Halves::First, &received).expect("well formed"));
     });
     group.finish();
 }
@@ -105,7 +113,7 @@ fn kernels(criterion: &mut Criterion) {
         .sample_size(20)
         .warm_up_time(Duration::from_millis(200))
         .measurement_time(Duration::from_millis(500));
-    for degree in [4096, 8192] {
+    for degree in [2048, 4096] {
         let mut transform = bench_support::Transform::new(degree);
         let (forward, inverse) = (best(2000, || transform.forward()), best(2000, || transform.inverse()));
         println!(

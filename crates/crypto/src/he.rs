@@ -7,14 +7,18 @@
 //!
 //! ```text
 //! client                                                      server
-//! s ternary, e small                                          W
-//!   PublicKey       b = -(a s + e)          ------------>     a from both nonces, checked
-//!   LinearRequest   q/t r + e_k - a_k s, seed of a_k ----->   sum of W_k times ciphertext k
-//!                                                             + u (b, a) + (0, e_2)      hides c1
-//!                                                             - S, uniform modulo q     hides all of c0
+//! s ternary, e small                                          W; u, e_2 for the session and layer
+//!   a, a_k from both nonces, for the session                  a, a_k from both nonces, for the session
+//!   PublicKey       b = -(a s + e)          ------------>
+//!   LinearRequest   q/t r + e_k - a_k s     ------------>     c0 = sum of W_k times request k + u b
+//!                                                               - S, uniform modulo q     hides all of c0
+//!                                                             c1 = sum of W_k a_k + u a + e_2, once a session
 //!                                                             rescale, shorten
-//!   W r - s         <------------  LinearAnswer   c1, useful coefficients of c0          s = round(t S / q)
+//!   W r - s         <------------  LinearAnswer   useful coefficients of c0; c1 once      s = round(t S / q)
 //! ```
+//!
+//! The client's key is fresh for every inference, S too. What does not depend on them, c1, is the same for all inferences of a
+//! session and is sent with the first.
 //!
 //! What the client gets is pseudorandom whatever it sent: c0 is uniform because S is, c1 is hidden by the server's own u.
 //! The price is that S has no exact share: both shares add up to W r plus the noise t delta / q, rounded to one of its
@@ -45,10 +49,13 @@ mod weights;
 
 pub use client::{ClientKey, RequestSecrets};
 pub use error::HeError;
-pub use messages::{AnswerCiphertext, InputCiphertext, LinearAnswer, LinearRequest, PublicKey, PublicSeed};
+pub use messages::{
+    AnswerCiphertext, Halves, InputCiphertext, LayerUniform, LinearAnswer, LinearRequest, PublicKey,
+    PublicSeed, SecondHalves,
+};
 pub use packing::{ConvolutionShape, Layout, LinearShape};
 pub use parameters::{HeOutline, HeParameters, WeightBits};
-pub use server::{AnswerSecrets, BlockAnswer, TileInputs};
+pub use server::{AnswerSecrets, BlockAnswer, LayerSecrets, TileInputs};
 pub use weights::{PreparedWeights, WeightScratch, WeightStorage};
 
 #[cfg(test)]
@@ -75,24 +82,28 @@ mod tests {
         let layout = Layout::new(parameters, &shape).unwrap();
         let session = PublicSeed::derive(&[3; 32], &[4; 32]).unwrap();
 
+        let uniform = LayerUniform::new(&session, 1);
         let key = ClientKey::generate(parameters, &client_root, &up);
         let public_key = key.public_key(&session, &client_root, &up).to_bytes(parameters);
         let blinds: Vec<_> =
             (0..shape.input_values()).map(|_| blinds.next_u64() & parameters.ring_mask()).collect();
-        let request = key.encrypt(&layout, &blinds, RequestSecrets::derive(&client_root, &up)).unwrap();
+        let secrets = RequestSecrets::derive(&client_root, &up);
+        let request = key.encrypt(&layout, &uniform, &blinds, secrets).unwrap();
         let request = request.to_bytes(&layout);
         assert_eq!(request.len(), LinearRequest::length(&layout));
 
         let public_key = PublicKey::from_bytes(parameters, &session, &public_key).unwrap();
         let request = LinearRequest::from_bytes(&layout, &request).unwrap();
         let prepared = PreparedWeights::new(&layout, weights, storage).unwrap();
-        let secrets = AnswerSecrets::derive(&server_root, &down);
-        let (answer, server_share) = prepared.answer(&public_key, &request, secrets).unwrap();
+        let layer = LayerSecrets::derive(&server_root, &session, &down);
+        let secrets = (&layer, AnswerSecrets::derive(&server_root, &down));
+        let (answer, server_share) = prepared.answer(&public_key, &request, secrets, Halves::Both).unwrap();
         let answer = answer.to_bytes();
-        assert_eq!(answer.len(), LinearAnswer::length(&layout));
+        assert_eq!(answer.len(), LinearAnswer::length(&layout, Halves::Both));
 
-        let answer = LinearAnswer::from_bytes(&layout, &answer).unwrap();
-        let client_share = key.decrypt(&layout, &answer).unwrap();
+        let mut answer = LinearAnswer::from_bytes(&layout, Halves::Both, &answer).unwrap();
+        let second = answer.take_second_halves().unwrap();
+        let client_share = key.decrypt(&layout, &second, &answer).unwrap();
         let ring_bits = parameters.ring_bits();
         let expected =
             ideal::client_share(&shape, ring_bits, weights, &blinds, server_share.expose()).unwrap();
@@ -165,6 +176,47 @@ mod tests {
         }
     }
 
+    /// Several inferences of a session, each with a key of its own, on the second halves that came with the first.
+    #[test]
+    fn one_second_half_serves_all_inferences_of_a_session() {
+        let shape = LinearShape::Convolution(ConvolutionShape::same(6, 5, 8, 3));
+        let outline = HeOutline::from_layers(31, WeightBits::Eight, vec![shape]).tolerating(12);
+        let parameters = HeParameters::from_outline(&outline).unwrap();
+        let layout = Layout::new(&parameters, &shape).unwrap();
+        let weights = extreme_weights(&shape, 127, 4);
+        let prepared = PreparedWeights::new(&layout, &weights, WeightStorage::Everything).unwrap();
+        let session = PublicSeed::derive(&[3; 32], &[4; 32]).unwrap();
+        let layer_scope = scope(1, Direction::ServerToClient);
+        let layer = LayerSecrets::derive(&Seed::from_bytes([7; 32]), &session, &layer_scope);
+        let uniform = LayerUniform::new(&session, 1);
+        let mut kept = None;
+        for number in 1..=8_u64 {
+            let (client, server) =
+                (Seed::from_bytes([number as u8; 32]), Seed::from_bytes([99 + number as u8; 32]));
+            let up = scope(1, Direction::ClientToServer);
+            let key = ClientKey::generate(&parameters, &client, &up);
+            let mut generator = Seed::from_bytes([200 + number as u8; 32]).generator();
+            let blinds: Vec<_> =
+                (0..shape.input_values()).map(|_| generator.next_u64() & parameters.ring_mask()).collect();
+            let public_key = key.public_key(&session, &client, &up);
+            let secrets = RequestSecrets::derive(&client, &up);
+            let request = key.encrypt(&layout, &uniform, &blinds, secrets).unwrap();
+            let answer = |halves| {
+                let secrets = (&layer, AnswerSecrets::derive(&server, &layer_scope));
+                prepared.answer(&public_key, &request, secrets, halves).unwrap()
+            };
+            let again = answer(Halves::Both).0.take_second_halves().unwrap();
+            assert!(*kept.get_or_insert(again.clone()) == again, "all the same");
+            let (answer, server_share) = answer(Halves::First);
+            let client_share = key.decrypt(&layout, &again, &answer).unwrap();
+            let expected = ideal::client_share(&shape, 31, &weights, &blinds, server_share.expose()).unwrap();
+            for (came, expected) in client_share.expose().iter().zip(expected.expose()) {
+                let error = (came.wrapping_sub(*expected) << 33) as i64 >> 33;
+                assert!(error.unsigned_abs() <= parameters.largest_error(), "{number}: {error}");
+            }
+        }
+    }
+
     #[test]
     fn a_key_of_another_ring_is_refused() {
         let shape = LinearShape::Convolution(ConvolutionShape::same(3, 3, 5, 3));
@@ -175,7 +227,8 @@ mod tests {
         let (root, place) = (Seed::from_bytes([1; 32]), scope(1, Direction::ClientToServer));
         let key = ClientKey::generate(&narrow, &root, &place);
         let layout = Layout::new(&wide, &shape).unwrap();
-        let request = key.encrypt(&layout, &[0; 75], RequestSecrets::derive(&root, &place));
+        let uniform = LayerUniform::new(&PublicSeed::derive(&[3; 32], &[4; 32]).unwrap(), 1);
+        let request = key.encrypt(&layout, &uniform, &[0; 75], RequestSecrets::derive(&root, &place));
         assert_eq!(request.err(), Some(HeError::OtherRing));
     }
 
@@ -263,17 +316,21 @@ mod tests {
             let session = PublicSeed::derive(&[3; 32], &[4; 32]).unwrap();
             let key = ClientKey::generate(&parameters, &root, &up);
             let public_key = key.public_key(&session, &root, &up);
-            let request = key.encrypt(&layout, &blinds, RequestSecrets::derive(&root, &up)).unwrap();
+            let uniform = LayerUniform::new(&session, 1);
+            let request =
+                key.encrypt(&layout, &uniform, &blinds, RequestSecrets::derive(&root, &up)).unwrap();
             let prepared = PreparedWeights::new(&layout, &weights, WeightStorage::AtMost(3 << 20)).unwrap();
-            let (answer, _) =
-                prepared.answer(&public_key, &request, AnswerSecrets::derive(&root, &down)).unwrap();
-            let share = key.decrypt(&layout, &answer).unwrap();
-            (
-                public_key.to_bytes(&parameters),
-                request.to_bytes(&layout),
-                answer.to_bytes(),
-                share.expose().clone(),
-            )
+            let layer = LayerSecrets::derive(&root, &session, &down);
+            let answer = |halves| {
+                let secrets = (&layer, AnswerSecrets::derive(&root, &down));
+                prepared.answer(&public_key, &request, secrets, halves).unwrap().0
+            };
+            let (mut both, first) = (answer(Halves::Both), answer(Halves::First));
+            let sent = both.to_bytes();
+            let second = both.take_second_halves().unwrap();
+            assert!(both == first);
+            let share = key.decrypt(&layout, &second, &first).unwrap();
+            (public_key.to_bytes(&parameters), request.to_bytes(&layout), sent, share.expose().clone())
         };
         let portable = run(CpuFeatures::PORTABLE);
         let fast = run(CpuFeatures::available());
@@ -295,7 +352,8 @@ mod tests {
         assert!(matches!(Layout::new(&parameters, &larger), Err(HeError::TooManyTaps { .. })));
         let (root, place) = (Seed::from_bytes([1; 32]), scope(1, Direction::ClientToServer));
         let key = ClientKey::generate(&parameters, &root, &place);
-        let request = key.encrypt(&layout, &[0; 74], RequestSecrets::derive(&root, &place));
+        let uniform = LayerUniform::new(&PublicSeed::derive(&[3; 32], &[4; 32]).unwrap(), 1);
+        let request = key.encrypt(&layout, &uniform, &[0; 74], RequestSecrets::derive(&root, &place));
         assert!(matches!(request.err(), Some(HeError::Count { expected: 75, got: 74, .. })));
     }
 

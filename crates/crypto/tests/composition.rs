@@ -13,8 +13,9 @@ use sordino_crypto::garble::layer::Layer;
 use sordino_crypto::garble::messages::{ActiveLabels, GarbledChunk, Reply};
 use sordino_crypto::garble::relu::{ReluForm, ReluShape, Rounding};
 use sordino_crypto::he::{
-    AnswerSecrets, ClientKey, ConvolutionShape, HeOutline, HeParameters, Layout, LinearAnswer, LinearRequest,
-    LinearShape, PreparedWeights, PublicKey, PublicSeed, RequestSecrets, WeightBits, WeightStorage,
+    AnswerSecrets, ClientKey, ConvolutionShape, Halves, HeOutline, HeParameters, LayerSecrets, LayerUniform,
+    Layout, LinearAnswer, LinearRequest, LinearShape, PreparedWeights, PublicKey, PublicSeed, RequestSecrets,
+    WeightBits, WeightStorage,
 };
 use sordino_crypto::ot::base::{ReceiverPoints, SenderPoint};
 use sordino_crypto::ot::extension::{
@@ -63,15 +64,18 @@ fn linear_layer(geometry: ConvGeometry, weights: &[i8], image: &RingVector) -> (
 
     let key = ClientKey::generate(&parameters, &client_root, &up);
     let public = key.public_key(&nonces, &client_root, &up).to_bytes(&parameters);
-    let request = key.encrypt(&layout, &blinds, RequestSecrets::derive(&client_root, &up)).unwrap();
+    let uniform = LayerUniform::new(&nonces, 1);
+    let request = key.encrypt(&layout, &uniform, &blinds, RequestSecrets::derive(&client_root, &up)).unwrap();
     let request = LinearRequest::from_bytes(&layout, &request.to_bytes(&layout)).unwrap();
     let public = PublicKey::from_bytes(&parameters, &nonces, &public).unwrap();
     let wide: Vec<i16> = weights.iter().map(|weight| i16::from(*weight)).collect();
     let prepared = PreparedWeights::new(&layout, &wide, WeightStorage::Everything).unwrap();
-    let secrets = AnswerSecrets::derive(&server_root, &down);
-    let (answer, mask) = prepared.answer(&public, &request, secrets).unwrap();
-    let answer = LinearAnswer::from_bytes(&layout, &answer.to_bytes()).unwrap();
-    let client_share = key.decrypt(&layout, &answer).unwrap().expose().clone();
+    let layer = LayerSecrets::derive(&server_root, &nonces, &down);
+    let secrets = (&layer, AnswerSecrets::derive(&server_root, &down));
+    let (answer, mask) = prepared.answer(&public, &request, secrets, Halves::Both).unwrap();
+    let mut answer = LinearAnswer::from_bytes(&layout, Halves::Both, &answer.to_bytes()).unwrap();
+    let second = answer.take_second_halves().unwrap();
+    let client_share = key.decrypt(&layout, &second, &answer).unwrap().expose().clone();
 
     let mut blinded = image.clone();
     blinded.subtract(&RingVector::from_unsigned(image.width(), &blinds)).unwrap();

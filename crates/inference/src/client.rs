@@ -81,7 +81,7 @@ impl<S: Read + Write> Client<S> {
         Self::connect_with(connection, &wishes, channel_binding)
     }
 
-    /// Sets up a session: learns the outline, sends keys, makes base transfers.
+    /// Sets up a session: learns the outline, makes base transfers.
     ///
     /// # Errors
     /// When the peer speaks another version, has another model, its outline is not usable or asks for too much, or the
@@ -159,7 +159,7 @@ impl<S: Read + Write> Client<S> {
             let inference = session.next_inference();
             connection.concern(Some(inference));
             let plan = Arc::clone(&session.plan);
-            let messages = offline::messages::list(&plan, session.depth, session.is_first());
+            let messages = offline::messages::list(&plan, session.depth, session.halves());
             let mut party = PreparingClient::new(session, workers, inference)?;
             let heard = |words, bytes| watcher.heard(&plan, words, bytes);
             connection.converse(&messages, Words::for_client, &[inference], &mut party, heard)?;
@@ -217,17 +217,14 @@ fn set_up<S: Read + Write>(
     let (agreement, agreed) = greeting.hear(ServerHello::from_bytes(&hello)?, channel_binding)?;
     connection.send(Kind::SetUp, &agreement.to_bytes())?;
     connection.join(agreed.id);
-    let (keys, point, keyed) = agreed.make_keys()?;
-    for key in keys {
-        connection.send(Kind::SetUp, &key)?;
-    }
+    let (point, transferring) = agreed.start_transfers()?;
     connection.send(Kind::SetUp, &point.to_bytes())?;
     let points = ReceiverPoints::from_bytes(&connection.receive(Kind::SetUp, ReceiverPoints::BYTES)?)?;
-    let reverse_point = match keyed.reverses() {
+    let reverse_point = match transferring.reverses() {
         true => Some(SenderPoint::from_bytes(&connection.receive(Kind::SetUp, SenderPoint::BYTES)?)?),
         false => None,
     };
-    let (sums, reverse_points, session) = keyed.hear(&points, reverse_point.as_ref())?;
+    let (sums, reverse_points, session) = transferring.hear(&points, reverse_point.as_ref())?;
     connection.send(Kind::SetUp, sums.to_bytes().as_ref())?;
     if let Some(points) = reverse_points {
         connection.send(Kind::SetUp, points.to_bytes().as_ref())?;

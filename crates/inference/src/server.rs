@@ -11,7 +11,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use crypto::garble::label::Offset;
-use crypto::he::{PreparedWeights, PublicKey, WeightStorage};
+use crypto::he::{PreparedWeights, WeightStorage};
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::{Depth, TreeSums};
 use crypto::random::{InferenceId, Seed, SessionId};
@@ -279,7 +279,7 @@ impl<S: Read + Write> Server<S> {
         connection.exchange(Phase::Offline, |connection| {
             let inference = session.next_inference();
             connection.concern(Some(inference));
-            let messages = offline::messages::list(session.model.plan(), session.depth, session.is_first());
+            let messages = offline::messages::list(session.model.plan(), session.depth, session.halves());
             let mut party = PreparingServer::new(session, workers, inference, turns.clone())?;
             connection.converse(&messages, Words::for_server, &[inference], &mut party, |_, _| {})?;
             let (prepared, times) = party.finish();
@@ -333,12 +333,8 @@ fn set_up<S: Read + Write>(
     let (answer, greeted) = Greeted::answer(&hello, name, model)?;
     connection.send(Kind::SetUp, &answer.to_bytes())?;
     let theirs = Agreement::from_bytes(&connection.receive(Kind::SetUp, Agreement::BYTES)?)?;
-    let mut agreed = greeted.hear(&theirs, channel_binding)?;
+    let agreed = greeted.hear(&theirs, channel_binding)?;
     connection.join(agreed.id);
-    while let Some(parameters) = agreed.next_key() {
-        let bytes = connection.receive(Kind::SetUp, PublicKey::length(parameters))?;
-        agreed.take_key(&bytes)?;
-    }
     let point = SenderPoint::from_bytes(&connection.receive(Kind::SetUp, SenderPoint::BYTES)?)?;
     let (points, reverse_point, waiting) = agreed.hear(&point)?;
     connection.send(Kind::SetUp, points.to_bytes().as_ref())?;

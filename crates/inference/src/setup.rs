@@ -1,9 +1,9 @@
-//! Once per connection: who we are, which model it is, keys and base transfers.
+//! Once per connection: who we are, which model it is, base transfers.
 //!
 //! ```text
 //! client -> server   hello: nonce, what it wants to learn, name of the model
 //! server -> client   hello: nonce, what the client will learn, commitment to the weights, name, outline
-//! client -> server   digests of outline, commitment and plan; public keys; point of the base transfers
+//! client -> server   digests of outline, commitment and plan; point of the base transfers
 //! server -> client   points of the base transfers; point of those in the other direction
 //! client -> server   sums of the trees; points of the other direction
 //! ```
@@ -34,8 +34,8 @@ use messages::{Agreement, NONCE_BYTES};
 /// The largest outline a client accepts.
 pub(crate) const MAX_OUTLINE_BYTES: u64 = 64 << 20;
 
-/// What both hellos agree on.
-pub(crate) fn session_id(
+/// What both hellos agree on, and the channel, as one name.
+pub fn session_id(
     client_nonce: &[u8; NONCE_BYTES],
     server_nonce: &[u8; NONCE_BYTES],
     agreement: &Agreement,

@@ -18,7 +18,7 @@ use sordino_inference::InferenceError;
 use sordino_inference::connection::frame::{FrameError, FrameKind, Header, MAGIC, PROTOCOL_VERSION};
 use sordino_inference::connection::refusal::{Refusal, RefusalCode};
 use sordino_inference::connection::{Connection, Role, memory_pair};
-use sordino_inference::plan::Reveal;
+use sordino_inference::plan::{Depth, ReluRounding, Reveal, Terms};
 use sordino_inference::requests::{Reply, Request, StoredId};
 use sordino_inference::server::{ServedModel, Server, WeightMemory};
 use sordino_inference::setup::messages::{Agreement, ClientHello, ModelName, ServerHello};
@@ -47,11 +47,19 @@ fn first_frame(version: u16, body: &[u8]) -> Vec<u8> {
 /// Every message that is not made of ciphertexts, tables or labels.
 fn messages() -> Vec<(&'static str, Vec<u8>)> {
     let model = ModelName::new("chest").unwrap();
-    let hello = ClientHello { nonce: [1; 32], wish: Some(Reveal::Class), model: model.clone() };
-    let any = ClientHello { wish: None, model: ModelName::default(), ..hello.clone() };
+    let hello = ClientHello {
+        nonce: [1; 32],
+        wish: Some(Reveal::Class),
+        relus: Some(ReluRounding::Nearest),
+        depth: Some(Depth::Eight),
+        model: model.clone(),
+    };
+    let any =
+        ClientHello { wish: None, relus: None, depth: None, model: ModelName::default(), ..hello.clone() };
     let answer = ServerHello {
         nonce: [2; 32],
-        reveal: Reveal::Logits,
+        terms: Terms::default(),
+        depth: Depth::Four,
         commitment: Digest([3; 32]),
         model,
         outline: vec![4; 5],

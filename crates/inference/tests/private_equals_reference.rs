@@ -296,6 +296,21 @@ fn a_watcher_hears_of_every_layer_and_byte_of_the_offline_phase() {
     assert_eq!(heard.last().unwrap().1 + last as u64, all);
 }
 
+/// Second halves of answers cross once, and serve every inference of the session.
+#[test]
+fn further_inferences_of_a_session_send_no_second_halves() {
+    let model = support::tiny_model();
+    let images: Vec<_> = (0..3).map(|seed| Image::random(model.outline().input, 40 + seed)).collect();
+    let (answers, expected, transcript, planned) =
+        run_both_parties(&model, Reveal::Logits, WeightMemory::Everything, &images);
+    assert_eq!(answers, expected.into_iter().map(Answer::Logits).collect::<Vec<_>>());
+    let (first, again) = (planned.offline, planned.later_offline);
+    let offline = transcript.phase(Phase::Offline);
+    assert_eq!(offline.bytes_up, 3 * first.bytes_up);
+    assert_eq!(offline.bytes_down, first.bytes_down + 2 * again.bytes_down);
+    assert!(again.bytes_up == first.bytes_up && again.bytes_down < first.bytes_down);
+}
+
 #[test]
 fn any_number_of_threads_gives_the_same_answer() {
     let spec = build("resnet10:m=20", 16);

@@ -20,8 +20,7 @@ use sordino_inference::connection::frame::{
 };
 use sordino_inference::connection::refusal::{Refusal, RefusalCode};
 use sordino_inference::connection::{Connection, MemoryStream, Role, memory_pair};
-use sordino_inference::plan::Depth;
-use sordino_inference::plan::{PlannedMessage, Reveal};
+use sordino_inference::plan::{Depth, PlannedMessage, Reveal, Terms};
 use sordino_inference::server::{ServedModel, Server, WeightMemory};
 use sordino_inference::setup::messages::{Agreement, ClientHello, ModelName, ServerHello};
 use sordino_inference::transcript::{Kind, Phase};
@@ -48,7 +47,8 @@ fn connect_with(
 
 fn hello(reveal: Reveal, outline: &[u8]) -> Vec<u8> {
     let (model, outline) = (ModelName::default(), outline.to_vec());
-    ServerHello { nonce: [7; 32], reveal, commitment: Digest([8; 32]), model, outline }.to_bytes()
+    let (terms, depth) = (Terms::from(reveal), Depth::Four);
+    ServerHello { nonce: [7; 32], terms, depth, commitment: Digest([8; 32]), model, outline }.to_bytes()
 }
 
 fn connect_to(body: Vec<u8>) -> InferenceError {
@@ -161,7 +161,8 @@ fn a_client_that_derives_something_else_is_refused_and_told_what() {
         Server::accept(connection, served(&tiny_model()), b"").err().unwrap()
     });
     let mut client = Framed::new(client_end, Role::Client);
-    let hello = ClientHello { nonce: [3; 32], wish: None, model: ModelName::default() };
+    let hello =
+        ClientHello { nonce: [3; 32], wish: None, relus: None, depth: None, model: ModelName::default() };
     client.send(FrameKind::SetUp, &hello.to_bytes());
     client.flush();
     let outline = tiny_model().outline().to_bytes();
@@ -304,7 +305,7 @@ fn garbage_ends_in_an_error_or_a_wrong_answer() {
             }
             // A coefficient without its low bits may be all ones; only what travels whole can be seen to be none.
             let is_refused = session.client.is_err() || session.server.is_err();
-            let has_residues = message.kind == Kind::SetUp && lengths_of_keys.contains(&message.bytes);
+            let has_residues = message.kind == Kind::Homomorphic && lengths_of_keys.contains(&message.bytes);
             assert!(
                 is_refused || !has_residues || !matches!(fault, Fault::Ones(..)),
                 "{message:?} {fault:?}"

@@ -14,10 +14,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
-use crypto::he::{AnswerSecrets, LinearRequest, PreparedWeights, PublicKey, PublicSeed, WeightStorage};
+use crypto::he::{
+    AnswerSecrets, Halves, LayerSecrets, LinearRequest, PreparedWeights, PublicKey, PublicSeed, WeightStorage,
+};
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
-use crypto::ot::extension::SenderSetup;
-use crypto::ot::values::CorrelationOffset;
+use crypto::ot::extension::{Corrections, CorrelatedReceiver, ReceiverSetup, SenderSetup};
+use crypto::ot::values::{CorrelationOffset, SecretBits};
 use crypto::ot::{Depth, TreeSums};
 use crypto::random::{Direction, Generator, InferenceId, Scope, Seed, SessionId};
 use crypto::ring::{RingVector, RingWidth};
@@ -28,13 +30,13 @@ use network::reference;
 use sordino_inference::client::{Answer, Client, ShareRecord};
 use sordino_inference::connection::frame::{FrameKind, HEADER_BYTES};
 use sordino_inference::connection::{Connection, Role, memory_pair};
-use sordino_inference::plan::Depth;
-use sordino_inference::plan::{LinearJob, Plan, PlannedMessage, Reveal};
+use sordino_inference::plan::{LinearJob, Plan, PlannedMessage, ReluRounding, Reveal, Terms};
 use sordino_inference::setup::messages::{Agreement, ClientHello, ServerHello};
+use sordino_inference::setup::session_id;
 use sordino_inference::transcript::{Kind, Phase};
 
 use support::statistics::{FEW, LIMIT, histogram_score, repetition_score, serial_score, two_sample_score};
-use support::{Fault, Framed, Session, Wire, run, served, tiny_model};
+use support::{Fault, Framed, Session, Wire, run, served_with, tiny_model};
 
 /// Inferences of each session. Their messages are compared with each other, too.
 const INFERENCES: usize = 8;
@@ -44,17 +46,23 @@ struct Recording(Vec<(PlannedMessage, Vec<Vec<u8>>)>);
 
 impl Recording {
     fn cut(plan: &Plan, is_upward: bool, mut stream: &[u8]) -> Self {
-        let planned: Vec<_> =
-            plan.messages(Depth::Four).into_iter().filter(|message| message.is_upward == is_upward).collect();
-        let mut messages: Vec<_> = planned.into_iter().map(|message| (message, Vec::new())).collect();
-        for inference in 0..INFERENCES {
-            for (message, copies) in &mut messages {
-                if message.phase != Phase::SetUp || inference == 0 {
-                    let (bytes, rest) = stream.split_at(message.framed_bytes());
-                    copies.push(bytes[HEADER_BYTES..].to_vec());
-                    stream = rest;
-                }
-            }
+        let of_side = |messages: Vec<PlannedMessage>| {
+            messages.into_iter().filter(|message| message.is_upward == is_upward).collect::<Vec<_>>()
+        };
+        let mut take = |message: &PlannedMessage| {
+            let (bytes, rest) = stream.split_at(message.framed_bytes());
+            stream = rest;
+            bytes[HEADER_BYTES..].to_vec()
+        };
+        let mut messages: Vec<_> = of_side(plan.messages(Depth::Four))
+            .into_iter()
+            .map(|message| (message, vec![take(&message)]))
+            .collect();
+        // The same messages, of which answers are shorter.
+        let further = of_side(plan.further_messages(Depth::Four));
+        for _ in 1..INFERENCES {
+            let repeated = messages.iter_mut().filter(|(message, _)| !message.is_once);
+            repeated.zip(&further).for_each(|((_, copies), message)| copies.push(take(message)));
         }
         assert!(stream.is_empty(), "{} bytes were not planned", stream.len());
         Self(messages)
@@ -109,7 +117,7 @@ fn joined(copies: &[Vec<u8>]) -> Vec<u8> {
 
 /// Long enough for statistics, and neither constant (version, outline) nor an exact function of the answer (logits).
 fn is_random(message: &PlannedMessage) -> bool {
-    let copies = if message.phase == Phase::SetUp { 1 } else { INFERENCES };
+    let copies = if message.is_once { 1 } else { INFERENCES };
     let is_outline =
         message.phase == Phase::SetUp && !message.is_upward && message.bytes != ReceiverPoints::BYTES;
     // The hello has a name's room, which is empty here, and digests are functions of the outline.
@@ -120,7 +128,8 @@ fn is_random(message: &PlannedMessage) -> bool {
 
 /// Points of a curve are random, but their encodings have constant bits.
 fn looks_uniform(message: &PlannedMessage) -> bool {
-    is_random(message) && (message.phase != Phase::SetUp || message.is_upward)
+    let are_points = message.phase == Phase::SetUp && message.bytes == ReceiverPoints::BYTES;
+    is_random(message) && !are_points
 }
 
 fn random_bytes(generator: &mut Generator, length: usize) -> Vec<u8> {
@@ -151,14 +160,19 @@ fn flat_image(outline: &ModelOutline, pixel: u8) -> Image {
     Image::new(outline.input, vec![pixel; outline.input.scalars() as usize]).unwrap()
 }
 
-fn plan_of(outline: &ModelOutline) -> Plan {
-    Plan::new(Arc::new(outline.clone()), Reveal::Logits).unwrap()
+fn plan_of(outline: &ModelOutline, terms: Terms) -> Plan {
+    Plan::new(Arc::new(outline.clone()), terms).unwrap()
+}
+
+/// Gates, and circuits.
+fn both_terms() -> [Terms; 2] {
+    [ReluRounding::Stochastic, ReluRounding::Nearest].map(|relus| Terms { reveal: Reveal::Logits, relus })
 }
 
 /// Several inferences of one image in one session.
-fn session(model: &InferenceModel, image: &Image) -> Session {
+fn session(model: &InferenceModel, image: &Image, terms: Terms) -> Session {
     let images = vec![image.clone(); INFERENCES];
-    let session = run(&served(model), Reveal::Logits, &images, None, None);
+    let session = run(&served_with(model, terms), Reveal::Logits, &images, None, None);
     assert!(session.server.is_ok());
     session
 }
@@ -174,50 +188,82 @@ fn logit_share(outline: &ModelOutline, logits: &[i64], record: &ShareRecord) -> 
 }
 
 /// The set-up: nothing in it depends on weights.
-fn simulate_set_up(wire: &mut Framed<Wire>, plan: &Plan, generator: &mut Generator) -> Vec<PublicKey> {
+fn simulate_set_up(wire: &mut Framed<Wire>, plan: &Plan, generator: &mut Generator) -> SimulatedSession {
     let hello = ClientHello::from_bytes(&wire.receive(ClientHello::BYTES)).unwrap();
     let nonce: [u8; 32] = generator.array();
-    let (reveal, model, outline) = (plan.reveal(), hello.model, plan.outline().to_bytes());
-    let reply = ServerHello { nonce, reveal, commitment: Digest(generator.array()), model, outline };
+    let (terms, model, outline) = (plan.terms(), hello.model, plan.outline().to_bytes());
+    let (depth, commitment) = (Depth::Four, Digest(generator.array()));
+    let reply = ServerHello { nonce, terms, depth, commitment, model, outline };
     wire.send(FrameKind::SetUp, &reply.to_bytes());
     wire.flush();
-    wire.receive(Agreement::BYTES);
+    let agreement = Agreement::from_bytes(&wire.receive(Agreement::BYTES)).unwrap();
+    let session = session_id(&hello.nonce, &nonce, &agreement, (terms, depth), b"channel");
     let seed = PublicSeed::derive(&hello.nonce, &nonce).unwrap();
-    let keys: Vec<_> = plan
-        .parameters()
-        .iter()
-        .map(|parameters| {
-            let bytes = wire.receive(PublicKey::length(parameters));
-            PublicKey::from_bytes(parameters, &seed, &bytes).unwrap()
-        })
-        .collect();
     let point = SenderPoint::from_bytes(&wire.receive(SenderPoint::BYTES)).unwrap();
     let offset = CorrelationOffset::random(generator);
-    let session = SessionId(generator.array());
-    let (points, _) = SenderSetup::start(session, Depth::default(), offset, &point, generator);
+    let (points, _) = SenderSetup::start(session, depth, offset, &point, generator);
     wire.send(FrameKind::SetUp, points.to_bytes().as_ref());
+    let reverses = plan.relus() == ReluRounding::Stochastic;
+    let reverse = reverses.then(|| ReceiverSetup::start(session.reversed(), depth, generator));
+    let reverse = reverse.map(|(point, reverse)| {
+        wire.send(FrameKind::SetUp, &point.to_bytes());
+        reverse
+    });
     wire.flush();
     wire.receive(TreeSums::BYTES);
-    keys
+    let reverse = reverse.map(|reverse| {
+        let points = ReceiverPoints::from_bytes(&wire.receive(ReceiverPoints::BYTES)).unwrap();
+        reverse.finish(&points, generator).unwrap()
+    });
+    let (sums, receiver) = reverse.unzip();
+    SimulatedSession { seed, sums, receiver }
+}
+
+/// What a simulated server has after the set-up.
+struct SimulatedSession {
+    seed: PublicSeed,
+    /// Of the transfers in which it chooses, by coins.
+    sums: Option<TreeSums>,
+    receiver: Option<CorrelatedReceiver>,
+}
+
+impl SimulatedSession {
+    /// A message of transfers: its tree sums, or corrections of coins.
+    fn transfer(&mut self, message: &PlannedMessage, generator: &mut Generator) -> Vec<u8> {
+        if let Some(sums) = self.sums.take() {
+            return sums.to_bytes();
+        }
+        let receiver = self.receiver.as_mut().unwrap();
+        let count =
+            (0..).step_by(8).find(|count| Corrections::byte_length(*count, Depth::Four) >= message.bytes);
+        let (corrections, _) = receiver.extend(SecretBits::random(count.unwrap(), generator)).unwrap();
+        corrections.to_bytes().to_vec()
+    }
 }
 
 /// Plays the server without weights: homomorphic answers are those of weights that are all zero, everything else is
 /// uniform. The logit shares come from outside, once per inference.
-fn simulate_server(wire: Wire, outline: &ModelOutline, logit_shares: &Receiver<Vec<u8>>) {
-    let plan = plan_of(outline);
+fn simulate_server(wire: Wire, plan: &Plan, logit_shares: &Receiver<Vec<u8>>) {
     let mut wire = Framed::new(wire, Role::Server);
     let mut generator = Seed::from_system().unwrap().generator();
-    let keys = simulate_set_up(&mut wire, &plan, &mut generator);
+    let mut session = simulate_set_up(&mut wire, plan, &mut generator);
     let jobs: Vec<_> = plan.flights().flatten().collect();
-    for _ in 0..INFERENCES {
+    let zeros_root = generator.seed();
+    for number in 1..=INFERENCES as u64 {
+        let halves = Halves::of_inference(number);
         let (mut asked, mut answered) = (jobs.iter(), jobs.iter());
-        let mut requests = HashMap::new();
-        let planned = plan.messages(Depth::Four);
+        let (mut keys, mut requests) = (Vec::new(), HashMap::new());
+        let planned =
+            if number == 1 { plan.messages(Depth::Four) } else { plan.further_messages(Depth::Four) };
         for message in planned.iter().filter(|message| message.phase != Phase::SetUp) {
             if message.is_upward {
                 wire.flush();
                 let bytes = wire.receive(message.bytes);
-                if message.kind == Kind::Homomorphic {
+                if let Some(parameters) =
+                    plan.parameters().get(keys.len()).filter(|_| message.kind == Kind::Homomorphic)
+                {
+                    keys.push(PublicKey::from_bytes(parameters, &session.seed, &bytes).unwrap());
+                } else if message.kind == Kind::Homomorphic {
                     let job = asked.next().unwrap();
                     requests.insert(job.step, LinearRequest::from_bytes(&job.layout, &bytes).unwrap());
                 }
@@ -226,10 +272,14 @@ fn simulate_server(wire: Wire, outline: &ModelOutline, logit_shares: &Receiver<V
             let bytes = match message.kind {
                 Kind::Homomorphic => {
                     let job = answered.next().unwrap();
-                    let secrets = AnswerSecrets::derive(&generator.seed(), &any_scope());
-                    answer_of_zeros(job, &keys[job.group], &requests[&job.step], secrets)
+                    // The client has the layer's number from the value that the layer makes.
+                    let scope = Scope { step: job.step.output().0 as u32, ..any_scope() };
+                    let layer = LayerSecrets::derive(&zeros_root, &session.seed, &scope);
+                    let secrets = (&layer, AnswerSecrets::derive(&generator.seed(), &any_scope()));
+                    answer_of_zeros(job, &keys[job.group], &requests[&job.step], secrets, halves)
                 }
                 Kind::Values => logit_shares.recv().unwrap(),
+                Kind::Transfer => session.transfer(message, &mut generator),
                 _ => {
                     let mut bytes = random_bytes(&mut generator, message.bytes);
                     if message.kind == Kind::Truncation {
@@ -250,6 +300,7 @@ fn frame_kind(kind: Kind) -> FrameKind {
         Kind::Homomorphic => FrameKind::Homomorphic,
         Kind::Transfer => FrameKind::Transfer,
         Kind::Garbled => FrameKind::Garbled,
+        Kind::Gates => FrameKind::Gates,
         Kind::Truncation => FrameKind::Truncation,
         Kind::Values => FrameKind::Values,
         Kind::SetUp => FrameKind::SetUp,
@@ -261,11 +312,12 @@ fn answer_of_zeros(
     job: &LinearJob,
     key: &PublicKey,
     request: &LinearRequest,
-    secrets: AnswerSecrets,
+    secrets: (&LayerSecrets, AnswerSecrets),
+    halves: Halves,
 ) -> Vec<u8> {
     let zeros = vec![0; job.layout.shape().weights()];
     let weights = PreparedWeights::new(&job.layout, &zeros, WeightStorage::AtMost(0)).unwrap();
-    weights.answer(key, request, secrets).unwrap().0.to_bytes()
+    weights.answer(key, request, secrets, halves).unwrap().0.to_bytes()
 }
 
 fn any_scope() -> Scope {
@@ -279,12 +331,12 @@ fn any_scope() -> Scope {
 
 /// A real client against the simulator; gives what the simulator sent. The trusted party is the reference: it gets the
 /// image and the client's rounding and gives the simulator nothing but the logits.
-fn simulated_session(model: &InferenceModel, image: &Image) -> Vec<u8> {
+fn simulated_session(model: &InferenceModel, image: &Image, terms: Terms) -> Vec<u8> {
     let (client_end, server_end) = memory_pair();
     let (wire, down) = Wire::new(server_end, None);
     let (tell, logit_shares) = channel();
-    let outline = model.outline().clone();
-    let simulator = thread::spawn(move || simulate_server(wire, &outline, &logit_shares));
+    let plan = plan_of(model.outline(), terms);
+    let simulator = thread::spawn(move || simulate_server(wire, &plan, &logit_shares));
     let connection = Connection::new(client_end, Role::Client);
     let mut client = Client::connect(connection, Reveal::Logits, b"channel").unwrap();
     for _ in 0..INFERENCES {
@@ -300,12 +352,16 @@ fn simulated_session(model: &InferenceModel, image: &Image) -> Vec<u8> {
 
 #[test]
 fn servers_with_extreme_weights_look_like_a_simulator_without_weights() {
+    both_terms().into_iter().for_each(compare_servers);
+}
+
+fn compare_servers(terms: Terms) {
     let model = tiny_model();
     let outline = model.outline();
-    let (plan, image) = (plan_of(outline), Image::random(outline.input, 5));
+    let (plan, image) = (plan_of(outline, terms), Image::random(outline.input, 5));
     let models = [zero_weights(outline), extreme_weights(outline)];
     let real = models.map(|model| {
-        let session = session(&model, &image);
+        let session = session(&model, &image, terms);
         let recording = Recording::cut(&plan, false, &session.down);
         let (_, sent) = recording.0.last().unwrap();
         for ((answer, record), sent) in session.client.unwrap().iter().zip(sent) {
@@ -318,7 +374,7 @@ fn servers_with_extreme_weights_look_like_a_simulator_without_weights() {
         }
         recording
     });
-    let simulated = Recording::cut(&plan, false, &simulated_session(&model, &image));
+    let simulated = Recording::cut(&plan, false, &simulated_session(&model, &image, terms));
     for recording in real.iter().chain([&simulated]) {
         assert_eq!(recording.alarms(), [""; 0]);
     }
@@ -329,11 +385,15 @@ fn servers_with_extreme_weights_look_like_a_simulator_without_weights() {
 
 #[test]
 fn clients_with_a_black_and_a_white_image_look_like_uniform_bytes() {
+    both_terms().into_iter().for_each(compare_clients);
+}
+
+fn compare_clients(terms: Terms) {
     let model = tiny_model();
     let outline = model.outline();
-    let plan = plan_of(outline);
+    let plan = plan_of(outline, terms);
     let [black, white] = [0, 255].map(|pixel| {
-        let session = session(&model, &flat_image(outline, pixel));
+        let session = session(&model, &flat_image(outline, pixel), terms);
         Recording::cut(&plan, true, &session.up)
     });
     let mut generator = Seed::from_system().unwrap().generator();
@@ -382,9 +442,13 @@ fn said(plan: &Plan, mut stream: &[u8]) -> Vec<(PlannedMessage, Vec<u8>)> {
 /// stop alike.
 #[test]
 fn a_server_that_deviates_in_any_message_sees_nothing_of_the_image() {
+    both_terms().into_iter().for_each(deviate_in_each_message);
+}
+
+fn deviate_in_each_message(terms: Terms) {
     let model = tiny_model();
-    let (outline, served) = (model.outline(), served(&model));
-    let plan = plan_of(outline);
+    let (outline, served) = (model.outline(), served_with(&model, terms));
+    let plan = plan_of(outline, terms);
     let mut heard: [HashMap<usize, Vec<Vec<u8>>>; 2] = Default::default();
     let (mut stopped, mut finished) = (0, 0);
     for (number, (message, body)) in downward_bodies(&plan).into_iter().enumerate() {
@@ -428,11 +492,17 @@ fn a_server_that_deviates_in_any_message_sees_nothing_of_the_image() {
 /// Each weakness touches one kind of message and is found there.
 #[test]
 fn weakened_transcripts_are_told_apart() {
+    let [gates, circuits] = both_terms();
+    weaken(gates, Kind::Gates);
+    weaken(circuits, Kind::Garbled);
+}
+
+fn weaken(terms: Terms, relus: Kind) {
     let model = tiny_model();
     let outline = model.outline();
-    let plan = plan_of(outline);
+    let plan = plan_of(outline, terms);
     let image = flat_image(outline, 255);
-    let session = session(&model, &image);
+    let session = session(&model, &image, terms);
     let up = || Recording::cut(&plan, true, &session.up);
     let down = || Recording::cut(&plan, false, &session.down);
     assert_eq!(up().alarms(), [""; 0]);
@@ -452,7 +522,7 @@ fn weakened_transcripts_are_told_apart() {
         (Phase::Online, Kind::Values),
         (Phase::Offline, Kind::Transfer),
         (Phase::Offline, Kind::Homomorphic),
-        (Phase::Online, Kind::Garbled),
+        (Phase::Online, relus),
         (Phase::Online, Kind::Truncation),
     ] {
         let mut weak = up();
@@ -461,9 +531,9 @@ fn weakened_transcripts_are_told_apart() {
     }
     for (phase, kind) in [
         (Phase::Offline, Kind::Homomorphic),
-        (Phase::Offline, Kind::Garbled),
+        (Phase::Offline, relus),
         (Phase::Offline, Kind::Truncation),
-        (Phase::Online, Kind::Garbled),
+        (Phase::Online, relus),
         (Phase::Online, Kind::Truncation),
     ] {
         let mut weak = down();
@@ -472,10 +542,10 @@ fn weakened_transcripts_are_told_apart() {
     }
 
     let mut weak = down();
-    for label in weak.of_kind(Phase::Online, Kind::Garbled).flatten().flat_map(|copy| copy.chunks_mut(16)) {
+    for label in weak.of_kind(Phase::Online, relus).flatten().flat_map(|copy| copy.chunks_mut(16)) {
         label[0] &= 0xfe;
     }
-    expect_alarm("labels whose color is constant", &weak);
+    expect_alarm("labels or openings with a constant bit", &weak);
 
     let mut weak = down();
     weak.of_kind(Phase::Online, Kind::Truncation).flatten().for_each(|copy| copy.fill(0));

@@ -17,11 +17,11 @@ mod merge;
 mod plan;
 mod report;
 mod scales;
+mod thaw;
 
 use crate::image::{Image, ImageError};
 use crate::inference_model::{
-    ImageFormat, InferenceModel, LinearWeights, MAX_RING_BITS, ModelError, ModelOutline, ModelStep,
-    WeightBits,
+    ImageFormat, InferenceModel, LinearWeights, ModelError, ModelOutline, ModelStep, WeightBits,
 };
 use crate::mask::ActivationMask;
 use crate::spec::NetworkSpec;
@@ -49,7 +49,7 @@ pub struct FreezeOptions {
     pub logit_bits: u32,
     /// Rings wider than this are narrowed where that costs no round trip.
     pub comfortable_ring_bits: u32,
-    /// Rings wider than this are narrowed at any price, round trips included.
+    /// Rings wider than this are narrowed at any price, round trips included; what cannot be is refused.
     pub widest_ring_bits: u32,
     /// Whether consecutive linear layers are merged.
     pub merge: bool,
@@ -68,7 +68,7 @@ impl Default for FreezeOptions {
             image: None,
             logit_bits: 16,
             comfortable_ring_bits: 32,
-            widest_ring_bits: MAX_RING_BITS,
+            widest_ring_bits: 40,
             merge: true,
             class_names: Vec::new(),
             outline: OutlineDetail::Fine,
@@ -119,24 +119,103 @@ pub fn freeze(
         merge::merge(&mut graph);
     }
     mantissa::move_mantissas(&mut graph);
-    let mut maxima = calibrate::maxima(&graph, images.iter().map(|pixels| image.normalize(pixels)));
-    if let Some(value) = maxima.iter().position(|maximum| !maximum.is_finite()) {
-        return Err(FreezeError::Infinite { name: value_name(&graph, ValueId(value)) });
-    }
-    if options.outline == OutlineDetail::Coarse {
-        maxima.iter_mut().for_each(|maximum| *maximum = scales::coarse_magnitude(*maximum));
-    }
     let scales = layer_scales(&graph, options);
-    let problem =
-        Problem { graph: &graph, maxima: &maxima, options, image_fraction: image.fraction, scales: &scales };
-    let plan = choose::choose(&problem);
-    let linear = plan.steps.iter().filter(|step| step.scale.is_some());
-    let trimmed_bits: Vec<u32> = linear.map(|step| step.trimmed_bits).collect();
-    let model = round(spec, &graph, plan, image, options)?;
-    let model = model.with_class_names(options.class_names.clone()).map_err(FreezeError::Classes)?;
-    let report =
-        FreezeReport::new(&model, before, graph.convolutions(), &trimmed_bits, options.margin, images)?;
-    Ok((model, report))
+    let (name, classes) = (spec.name(), spec.draft().classes);
+    let job = Job { name, classes, graph, scales, may_trim: true, before, image };
+    job.freeze(images, options)
+}
+
+/// Freezes a frozen model anew, with other rings, widths or activations. Its weights stay what they are, bit for bit, and so
+/// do image format and class names, whatever the options say; biases are rounded to their new scales.
+///
+/// # Errors
+/// When images are of another size, there are none, values fit no ring, or a step is none that freezing makes.
+pub fn refreeze(
+    model: &InferenceModel,
+    images: &[Image],
+    options: &FreezeOptions,
+) -> Result<(InferenceModel, FreezeReport), FreezeError> {
+    let outline = model.outline();
+    let class_names = outline.class_names.clone();
+    let options = &FreezeOptions { weight_bits: outline.weight_bits, class_names, ..options.clone() };
+    options.check()?;
+    if images.is_empty() {
+        return Err(FreezeError::Calibration { images: 0, channels: outline.input.channels });
+    }
+    images.iter().try_for_each(|image| image.expect_shape(outline.input))?;
+    let (graph, scales) = thaw::thaw(model).map_err(|step| FreezeError::Thaw { step })?;
+    let (before, image) = (graph.convolutions(), outline.image.clone());
+    let (name, classes) = (&*outline.name, outline.classes);
+    let job = Job { name, classes, graph, scales, may_trim: false, before, image };
+    job.freeze(images, options)
+}
+
+/// What is left to do when the graph is settled.
+struct Job<'a> {
+    name: &'a str,
+    classes: usize,
+    graph: Graph,
+    /// By node; only linear ones have any.
+    scales: Vec<Option<LayerScale>>,
+    /// Whether weights may go without bits.
+    may_trim: bool,
+    /// Convolutions and multiply-adds before merging.
+    before: (usize, u64),
+    image: ImageFormat,
+}
+
+impl Job<'_> {
+    fn freeze(
+        self,
+        images: &[Image],
+        options: &FreezeOptions,
+    ) -> Result<(InferenceModel, FreezeReport), FreezeError> {
+        let Self { graph, scales, image, may_trim, .. } = &self;
+        let mut maxima = calibrate::maxima(graph, images.iter().map(|pixels| image.normalize(pixels)));
+        if let Some(value) = maxima.iter().position(|maximum| !maximum.is_finite()) {
+            return Err(FreezeError::Infinite { name: value_name(graph, ValueId(value)) });
+        }
+        if options.outline == OutlineDetail::Coarse {
+            maxima.iter_mut().for_each(|maximum| *maximum = scales::coarse_magnitude(*maximum));
+        }
+        let (image_fraction, may_trim) = (image.fraction, *may_trim);
+        let problem = Problem { graph, maxima: &maxima, options, image_fraction, scales, may_trim };
+        let plan = choose::choose(&problem);
+        if let Some((name, bits)) = plan.widest_ring().filter(|(_, bits)| *bits > options.widest_ring_bits) {
+            return Err(FreezeError::WideRing { name, bits, limit: options.widest_ring_bits });
+        }
+        let linear = plan.steps.iter().filter(|step| step.scale.is_some());
+        let trimmed_bits: Vec<u32> = linear.map(|step| step.trimmed_bits).collect();
+        let model = self.round(plan, options)?;
+        let model = model.with_class_names(options.class_names.clone()).map_err(FreezeError::Classes)?;
+        let after = self.graph.convolutions();
+        let report = FreezeReport::new(&model, self.before, after, &trimmed_bits, options.margin, images)?;
+        Ok((model, report))
+    }
+
+    /// Rounds the weights to their scales and puts the model together.
+    fn round(&self, plan: ScalePlan, options: &FreezeOptions) -> Result<InferenceModel, FreezeError> {
+        let bound = f64::from(options.weight_bits.bound());
+        let mut layers = Vec::new();
+        for step in &plan.steps {
+            let node = step.node.map(|node| &self.graph[node].operation);
+            if let (Some(FloatOperation::Linear(linear)), Some(scale)) = (node, &step.scale) {
+                layers.push(round_layer(linear, scale, step.fraction, bound));
+            }
+        }
+        let outline = ModelOutline {
+            name: self.name.to_owned(),
+            input: self.graph.input,
+            image: self.image.clone(),
+            classes: self.classes,
+            class_names: Vec::new(),
+            weight_bits: options.weight_bits,
+            logit_drop: plan.logit_width.saturating_sub(options.logit_bits),
+            image_ring_bits: plan.image_ring_bits,
+            steps: plan.steps.into_iter().map(model_step).collect(),
+        };
+        Ok(InferenceModel::new(outline, layers)?)
+    }
 }
 
 impl FreezeOptions {
@@ -170,36 +249,6 @@ fn layer_scales(graph: &Graph, options: &FreezeOptions) -> Vec<Option<LayerScale
         _ => None,
     };
     graph.nodes.iter().map(scale).collect()
-}
-
-/// Rounds the weights to their scales and puts the model together.
-fn round(
-    spec: &NetworkSpec,
-    graph: &Graph,
-    plan: ScalePlan,
-    image: ImageFormat,
-    options: &FreezeOptions,
-) -> Result<InferenceModel, FreezeError> {
-    let bound = f64::from(options.weight_bits.bound());
-    let mut layers = Vec::new();
-    for step in &plan.steps {
-        let node = step.node.map(|node| &graph[node].operation);
-        if let (Some(FloatOperation::Linear(linear)), Some(scale)) = (node, &step.scale) {
-            layers.push(round_layer(linear, scale, step.fraction, bound));
-        }
-    }
-    let outline = ModelOutline {
-        name: spec.name().to_owned(),
-        input: graph.input,
-        image,
-        classes: spec.draft().classes,
-        class_names: Vec::new(),
-        weight_bits: options.weight_bits,
-        logit_drop: plan.logit_width.saturating_sub(options.logit_bits),
-        image_ring_bits: plan.image_ring_bits,
-        steps: plan.steps.into_iter().map(model_step).collect(),
-    };
-    Ok(InferenceModel::new(outline, layers)?)
 }
 
 fn model_step(step: PlannedStep) -> ModelStep {
@@ -265,6 +314,25 @@ pub enum FreezeError {
     Infinite {
         /// The value.
         name: String,
+    },
+    /// A ring wider than was asked for.
+    #[error(
+        "{name} needs a ring of {bits} bits, and at most {limit} were asked for; fewer bits of activations or \
+         weights, or wider rings, would fit"
+    )]
+    WideRing {
+        /// The value.
+        name: String,
+        /// The ring it needs.
+        bits: u32,
+        /// What was asked for.
+        limit: u32,
+    },
+    /// A step of a frozen model that freezing does not make.
+    #[error("{step} cannot be frozen anew: no network has such a step; freeze the network it came from")]
+    Thaw {
+        /// The step.
+        step: String,
     },
     /// Names of classes that cannot be used.
     #[error("the class names cannot be used: {0}")]

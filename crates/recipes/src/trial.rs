@@ -8,6 +8,7 @@ use network::image::{Image, ImageError};
 use network::inference_model::{ImageFormat, InferenceModel};
 use network::mask::ActivationMask;
 use network::reference;
+use network::reference::bound::{ReluRounding, TrialShares};
 use network::reference::float::{self, FloatError};
 use network::shape::Shape;
 use network::spec::NetworkSpec;
@@ -180,6 +181,27 @@ impl Counts {
     }
 }
 
+/// How a trial in the clear rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TrialRounding {
+    /// To nearest.
+    Nearest,
+    /// By shares, as private inference does at all positions with or without ReLU, drawn from a seed; each image has its own.
+    Private(u16),
+}
+
+impl TrialRounding {
+    fn logits(self, model: &InferenceModel, image: &Image, index: usize) -> Result<Vec<i64>, ImageError> {
+        match self {
+            Self::Nearest => reference::run(model, image),
+            Self::Private(seed) => {
+                let seed = (u64::from(seed) << 28) + index as u64;
+                reference::run_with(model, image, &TrialShares { seed, relus: ReluRounding::Stochastic })
+            }
+        }
+    }
+}
+
 /// How many images of a set a model tells right on integers.
 ///
 /// # Errors
@@ -187,13 +209,14 @@ impl Counts {
 pub fn count_right(
     model: &InferenceModel,
     set: &Dataset,
+    rounding: TrialRounding,
     threads: usize,
     watch: Watch<'_>,
 ) -> Result<u64, TrialError> {
     expect_images(model, set)?;
     let right = AtomicU64::new(0);
     in_parallel(set.len(), threads, &|index| {
-        let logits = reference::run(model, &set.image(index))?;
+        let logits = rounding.logits(model, &set.image(index), index)?;
         let class = largest(logits.iter().map(|logit| *logit as f64));
         right.fetch_add(u64::from(class == usize::from(set.labels[index])), Ordering::Relaxed);
         watch();

@@ -4,7 +4,7 @@
 use std::sync::LazyLock;
 
 use crypto::he::{
-    ClientKey, ConvolutionShape, HeOutline, HeParameters, Layout, LinearAnswer, LinearShape, WeightBits,
+    ClientKey, ConvolutionShape, Halves, HeOutline, HeParameters, Layout, LinearAnswer, LinearShape, WeightBits,
 };
 use crypto::random::{Direction, InferenceId, Scope, Seed, SessionId};
 use libfuzzer_sys::fuzz_target;
@@ -28,14 +28,16 @@ static CLIENTS: LazyLock<[(Layout, ClientKey); 2]> = LazyLock::new(|| {
 
 fuzz_target!(|data: &[u8]| {
     for (layout, key) in &*CLIENTS {
-        let _ = LinearAnswer::from_bytes(layout, data);
+        let _ = LinearAnswer::from_bytes(layout, Halves::First, data);
         if data.is_empty() {
             continue;
         }
-        let bytes: Vec<u8> = data.iter().copied().cycle().take(LinearAnswer::length(layout)).collect();
-        if let Ok(answer) = LinearAnswer::from_bytes(layout, &bytes) {
+        let length = LinearAnswer::length(layout, Halves::Both);
+        let bytes: Vec<u8> = data.iter().copied().cycle().take(length).collect();
+        if let Ok(mut answer) = LinearAnswer::from_bytes(layout, Halves::Both, &bytes) {
             assert!(answer.to_bytes() == bytes);
-            let share = key.decrypt(layout, &answer).expect("the layout's own length");
+            let second = answer.take_second_halves().expect("both halves were read");
+            let share = key.decrypt(layout, &second, &answer).expect("the layout's own length");
             assert_eq!(share.expose().len(), layout.shape().output_values());
         }
     }

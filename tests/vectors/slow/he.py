@@ -85,19 +85,26 @@ class Layer:
         return [self.ring.degree, self.ring_bits, self.tolerance, self.weight_bound, self.layout.taps, self.kept,
                 self.input_bits, self.value_bits, self.uniform_bits] + self.ring.primes
 
-    def half_bytes(self):
-        """One ciphertext of a request, without its seed."""
+    def ciphertext_bytes(self):
+        """One ciphertext of a request."""
         return self.ring.degree * self.input_bits // 8
 
     def request_bytes(self):
-        return self.layout.input_ciphertexts * (32 + self.half_bytes())
+        return self.layout.input_ciphertexts * self.ciphertext_bytes()
 
     def answer_bytes(self):
+        """Both halves, as in the first inference of a session."""
         total = self.layout.output_ciphertexts * (-(-self.ring.degree * self.uniform_bits // 8))
         for number in range(self.layout.output_ciphertexts):
             count = sum(1 for _ in self.layout.output_places(number))
             total += -(-count * self.value_bits // 8)
         return total
+
+    def uniform(self, seed, value, number):
+        """The uniform half of a request's ciphertext: the same in all inferences of a session."""
+        material = seed + value.to_bytes(4, "little") + number.to_bytes(8, "little")
+        own = derive_key(context("he ciphertext uniform seed"), material)
+        return self.ring.uniform("he ciphertext uniform half", own)
 
     def encode(self, element):
         return (self.ring.modulus * element + (1 << self.ring_bits - 1)) >> self.ring_bits
@@ -117,6 +124,8 @@ def public_seed(client_nonce, server_nonce):
 
 
 class ClientKey:
+    """The client's key for one ring in one inference."""
+
     def __init__(self, ring, root, place):
         self.ring = ring
         self.secret = ternary(generator(derive(root, "he secret key", place)), ring.degree)
@@ -131,23 +140,22 @@ class ClientKey:
         uniform = ring.uniform("he public key uniform half", seed)
         return seed + ring.residues_to_bytes(self.encrypt(uniform, error, [0] * ring.degree))
 
-    def request(self, layer, blinds, root, place):
-        ring, message = self.ring, b""
-        errors, seeds = derive(root, "he error", place), derive(root, "he ciphertext uniform seed", place)
+    def request(self, layer, seed, value, blinds, root, place):
+        ring, message, errors = self.ring, b"", derive(root, "he error", place)
         for number in range(layer.layout.input_ciphertexts):
-            seed = ciphertext_generator(seeds, number).bytes(32)
-            uniform = ring.uniform("he ciphertext uniform half", seed)
+            uniform = layer.uniform(seed, value, number)
             error = binomial(ciphertext_generator(errors, number), ring.degree)
             plain = [0] * ring.degree
             for coefficient, source in layer.layout.input_places(number):
                 plain[coefficient] = layer.encode(blinds[source])
             computed = self.encrypt(uniform, error, plain)
-            message += seed + bits.pack([value >> layer.input_dropped for value in computed], layer.input_bits)
+            message += bits.pack([value >> layer.input_dropped for value in computed], layer.input_bits)
         return message
 
-    def decrypt(self, layer, answer):
+    def decrypt(self, layer, answer, second_halves):
+        """The client's share. Second halves are taken from the answer where the list is empty, and left in it."""
         layout, kept, read = layer.layout, layer.kept_modulus, 0
-        share = [0] * layout.output_values
+        share, come = [0] * layout.output_values, not second_halves
 
         def section(count, width, dropped):
             nonlocal read
@@ -158,9 +166,10 @@ class ClientKey:
 
         for number in range(layout.output_ciphertexts):
             places = list(layout.output_places(number))
-            uniform = section(self.ring.degree, layer.uniform_bits, layer.uniform_dropped)
+            if come:
+                second_halves.append(section(self.ring.degree, layer.uniform_bits, layer.uniform_dropped))
             values = section(len(places), layer.value_bits, layer.value_dropped)
-            product = multiply(uniform, self.secret, kept)
+            product = multiply(second_halves[number], self.secret, kept)
             for value, (coefficient, target) in zip(values, places):
                 share[target] = layer.share((value + product[coefficient]) % kept, kept)
         assert read == len(answer)
@@ -168,15 +177,17 @@ class ClientKey:
 
 
 class ServerLayer:
-    """The answer to one request."""
+    """The answer to one request, for the layer that makes this value.
 
-    def __init__(self, layer, weights, public_key, seed, request, root, masks_root, place):
+    What hides the second halves, `zeros`, belongs to the session, as they do; `masks` belong to the inference.
+    """
+
+    def __init__(self, layer, value, weights, public_key, seed, request, zeros, masks, is_first):
         self.layer, layout, ring = layer, layer.layout, layer.ring
         self.share, self.message = [0] * layout.output_values, b""
         assert public_key[:32] == seed
         key = ring.residues_from_bytes(public_key[32:]), ring.uniform("he public key uniform half", seed)
-        inputs = self.read(request)
-        masks, zeros = derive(masks_root, "he answer mask", place), derive(root, "he encryption of zero", place)
+        inputs = self.read(request, seed, value)
         for number in range(layout.output_ciphertexts):
             tile, output = divmod(number, layout.outputs_per_tile)
             stream = ciphertext_generator(zeros, number)
@@ -187,7 +198,7 @@ class ServerLayer:
                 if not any(polynomial):
                     continue
                 own = inputs[tile * layout.inputs_per_tile + term]
-                for half in (0, 1):
+                for half in (0, 1) if is_first else (0,):
                     product = multiply(polynomial, own[half], ring.modulus)
                     halves[half] = [(a + b) % ring.modulus for a, b in zip(halves[half], product)]
             second = [(a + e) % ring.modulus for a, e in zip(halves[1], error)]
@@ -198,18 +209,19 @@ class ServerLayer:
             for own, (coefficient, target) in zip(mask, places):
                 self.share[target] = layer.share(own, ring.modulus)
                 first.append((halves[0][coefficient] - own) % ring.modulus)
-            self.message += self.section(second, layer.uniform_bits, layer.uniform_dropped)
+            if is_first:
+                self.message += self.section(second, layer.uniform_bits, layer.uniform_dropped)
             self.message += self.section(first, layer.value_bits, layer.value_dropped)
 
-    def read(self, request):
+    def read(self, request, seed, value):
         """Both halves of the request's ciphertexts."""
         layer, ring, inputs = self.layer, self.layer.ring, []
-        size = 32 + layer.half_bytes()
-        for start in range(0, len(request), size):
-            seed, packed = request[start:start + 32], request[start + 32:start + size]
-            values = bits.unpack(packed, ring.degree, layer.input_bits)
-            computed = [restored(value, layer.input_dropped) % ring.modulus for value in values]
-            inputs.append((computed, ring.uniform("he ciphertext uniform half", seed)))
+        size = layer.ciphertext_bytes()
+        assert len(request) == layer.request_bytes()
+        for number in range(layer.layout.input_ciphertexts):
+            sent = bits.unpack(request[number * size:(number + 1) * size], ring.degree, layer.input_bits)
+            computed = [restored(one, layer.input_dropped) % ring.modulus for one in sent]
+            inputs.append((computed, layer.uniform(seed, value, number)))
         return inputs
 
     def section(self, values, width, dropped):

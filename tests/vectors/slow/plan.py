@@ -47,13 +47,13 @@ class Plan:
             self.layers[number], self.keys[number] = layer, self.rings.index(layer.ring)
 
     def messages(self):
-        """Phase, kind, direction and length of every message, where trees have depth 4."""
+        """Phase, kind, direction and length of every message of a session with one inference, where trees have depth 4."""
         outline, depth = self.outline, 4
         listed = [(0, SET_UP, 1, 99), (0, SET_UP, 0, 131 + len(outline.data)), (0, SET_UP, 1, 96)]
-        listed += [(0, SET_UP, 1, ring.key_bytes()) for ring in self.rings]
         reverses = self.reverse_transfers > 0
         listed += [(0, SET_UP, 1, 32), (0, SET_UP, 0, 4096)] + [(0, SET_UP, 0, 32)] * reverses
         listed += [(0, SET_UP, 1, 8192)] + [(0, SET_UP, 1, 4096)] * reverses
+        listed += [(1, HOMOMORPHIC, 1, ring.key_bytes()) for ring in self.rings]
         for weighted, _ in self.flights[1:]:
             listed += [(1, HOMOMORPHIC, 1, self.layers[number].request_bytes()) for number in weighted]
             listed += [(1, HOMOMORPHIC, 0, self.layers[number].answer_bytes()) for number in weighted]

@@ -99,7 +99,7 @@ class Ring:
         self.modulus, self.bits = 1, sum(sizes)
         for prime in self.primes:
             self.modulus *= prime
-        self.tables = None
+        self.tables, self.expanded = None, {}
 
     def key_bytes(self):
         return 32 + self.degree * self.bits // 8
@@ -128,7 +128,12 @@ class Ring:
         return result
 
     def uniform(self, purpose, seed):
-        """A uniform polynomial: values modulo each prime by rejection from a public stream."""
+        """A uniform polynomial, the same for both parties: values modulo each prime by rejection from a public stream."""
+        if (purpose, seed) not in self.expanded:
+            self.expanded[purpose, seed] = self.expand(purpose, seed)
+        return self.expanded[purpose, seed]
+
+    def expand(self, purpose, seed):
         limbs = []
         self.tables = self.tables or [Ntt(prime, self.degree) for prime in self.primes]
         for number, (table, size) in enumerate(zip(self.tables, self.sizes)):

@@ -26,8 +26,9 @@ use sordino_crypto::garble::truncate::{
     TruncationShape,
 };
 use sordino_crypto::he::{
-    AnswerSecrets, ClientKey, ConvolutionShape, HeOutline, HeParameters, Layout, LinearAnswer, LinearRequest,
-    LinearShape, PreparedWeights, PublicKey, PublicSeed, RequestSecrets, WeightBits, WeightStorage,
+    AnswerSecrets, ClientKey, ConvolutionShape, Halves, HeOutline, HeParameters, LayerSecrets, LayerUniform,
+    Layout, LinearAnswer, LinearRequest, LinearShape, PreparedWeights, PublicKey, PublicSeed, RequestSecrets,
+    WeightBits, WeightStorage,
 };
 use sordino_crypto::ot::base::{ReceiverPoints, SenderPoint};
 use sordino_crypto::ot::extension::{Corrections, ReceiverSetup, SenderSetup};
@@ -126,30 +127,38 @@ fn scope(direction: Direction) -> Scope {
 
 /// One layer from keys to shares. The weights are known here: that they keep their bound is checked by comparing them.
 fn linear_layer() {
-    for ring_bits in [24, 32, 48] {
+    for ring_bits in [24, 40, 60] {
         let shape = LinearShape::Convolution(ConvolutionShape::same(3, 4, 8, 3));
         let outline = HeOutline::from_layers(ring_bits, WeightBits::Eight, vec![shape]);
         let parameters = HeParameters::from_outline(&outline).unwrap();
         let layout = Layout::new(&parameters, &shape).unwrap();
         let (up, down) = (scope(Direction::ClientToServer), scope(Direction::ServerToClient));
         let (client, server) = (seed(1), seed(2));
+        let mut second = None;
         let session = PublicSeed::derive(&[3; 32], &[4; 32]).unwrap();
 
         let key = ClientKey::generate(&parameters, &client, &up);
         let public_key = sent(key.public_key(&session, &client, &up).to_bytes(&parameters));
         let blinds = secret_words(shape.input_values(), ring_bits, 9);
-        let request = key.encrypt(&layout, &blinds, RequestSecrets::derive(&client, &up)).unwrap();
+        let uniform = LayerUniform::new(&session, 1);
+        let secrets = RequestSecrets::derive(&client, &up);
+        let request = key.encrypt(&layout, &uniform, &blinds, secrets).unwrap();
         let request = sent(request.to_bytes(&layout));
 
         let public_key = PublicKey::from_bytes(&parameters, &session, &public_key).unwrap();
         let request = LinearRequest::from_bytes(&layout, &request).unwrap();
         let weights: Vec<i16> = (0..shape.weights() as i16).map(|place| place * 37 % 255 - 127).collect();
         let weights = PreparedWeights::new(&layout, &weights, WeightStorage::Everything).unwrap();
-        let secrets = AnswerSecrets::derive(&server, &down);
-        let (answer, share) = weights.answer(&public_key, &request, secrets).unwrap();
-        black_box(share.expose());
-        let answer = LinearAnswer::from_bytes(&layout, &sent(answer.to_bytes())).unwrap();
-        black_box(key.decrypt(&layout, &answer).unwrap().expose());
+        let layer = LayerSecrets::derive(&server, &session, &down);
+        for halves in [Halves::Both, Halves::First] {
+            let secrets = (&layer, AnswerSecrets::derive(&server, &down));
+            let (answer, share) = weights.answer(&public_key, &request, secrets, halves).unwrap();
+            black_box(share.expose());
+            let mut answer = LinearAnswer::from_bytes(&layout, halves, &sent(answer.to_bytes())).unwrap();
+            second = answer.take_second_halves().or(second);
+            let second = second.as_ref().unwrap();
+            black_box(key.decrypt(&layout, second, &answer).unwrap().expose());
+        }
         black_box(AnswerSecrets::rederive_masks(&server, &down, &layout).expose());
     }
 }

@@ -3,11 +3,10 @@
 use super::encoding::{compose, encode};
 use super::kernel::AlignedWords;
 use super::ntt::NttTable;
-use super::sampling::{binomial, expand_uniform};
+use super::sampling::binomial;
 use super::server::{FreshZero, OutputMask, TileInputs, multiply_block};
 use super::tests::scope;
 use super::*;
-use crate::domain;
 use crate::random::{Direction, Generator, Seed};
 use crate::secret::Secret;
 
@@ -18,11 +17,11 @@ struct Scene {
     key: ClientKey,
     public_key: PublicKey,
     request: LinearRequest,
-    secrets: AnswerSecrets,
+    layer: LayerSecrets,
 }
 
 /// Both halves of an answer before mask and rescaling: for each prime, as coefficients.
-type RawAnswer = Vec<[Secret<AlignedWords>; 2]>;
+type RawAnswer = Vec<Vec<Secret<AlignedWords>>>;
 
 impl Scene {
     fn new(seed: u8) -> Self {
@@ -38,9 +37,10 @@ impl Scene {
         let public_key = key.public_key(&session, &root, &up);
         let mut generator = Seed::from_bytes([seed ^ 0xa5; 32]).generator();
         let blinds: Vec<_> = (0..shape.input_values()).map(|_| generator.next_u64() & 0xffff_ffff).collect();
-        let request = key.encrypt(&layout, &blinds, RequestSecrets::derive(&root, &up)).unwrap();
-        let secrets = AnswerSecrets::derive(&Seed::from_bytes([seed ^ 0xff; 32]), &down);
-        Self { parameters, layout, key, public_key, request, secrets }
+        let uniform = LayerUniform::new(&session, 1);
+        let request = key.encrypt(&layout, &uniform, &blinds, RequestSecrets::derive(&root, &up)).unwrap();
+        let layer = LayerSecrets::derive(&Seed::from_bytes([seed ^ 0xff; 32]), &session, &down);
+        Self { parameters, layout, key, public_key, request, layer }
     }
 
     fn random_weights(&self) -> Vec<i16> {
@@ -49,7 +49,7 @@ impl Scene {
     }
 
     fn zero_as_specified(&self) -> FreshZero {
-        FreshZero::draw(&self.layout, &self.secrets, 0)
+        FreshZero::draw(&self.layout, &self.layer, 0)
     }
 
     fn no_zero(&self) -> FreshZero {
@@ -59,7 +59,7 @@ impl Scene {
 
     fn raw_answer(&self, weights: &[i16], public_key: &PublicKey, zero: FreshZero) -> RawAnswer {
         let prepared = PreparedWeights::new(&self.layout, weights, WeightStorage::Everything).unwrap();
-        let inputs = TileInputs::expand(&self.layout, &self.request, 0);
+        let inputs = TileInputs::expand(&self.layout, &self.layer, &self.request, 0, Halves::Both);
         let block = prepared.kept_block(0).unwrap();
         let mut answer =
             multiply_block(&self.layout, 0, public_key, &inputs, block, std::slice::from_ref(&zero))
@@ -79,7 +79,7 @@ impl Scene {
 
     /// The uniform half of the client's own ciphertext, which it knows, modulo the first prime.
     fn own_uniform(&self) -> AlignedWords {
-        expand_uniform(&self.parameters, domain::HE_UNIFORM, &self.request.ciphertexts[0].seed).remove(0)
+        self.layer.uniform().expand(&self.parameters, 0).remove(0)
     }
 
     /// Divides the answer's second half by the known uniform half: the weights, if nothing was added to it.
@@ -124,15 +124,14 @@ impl Scene {
     fn half_unit_request(&self, value: usize, seed: u8) -> LinearRequest {
         let mut generator = Seed::from_bytes([seed; 32]).generator();
         let error = binomial(&mut generator, self.parameters.degree());
-        let seed = generator.array();
-        let uniform = expand_uniform(&self.parameters, domain::HE_UNIFORM, &seed);
+        let uniform = self.layer.uniform().expand(&self.parameters, 0);
         let (place, _) = self.layout.input_places(0).find(|(_, source)| *source == value).unwrap();
         let limbs = self.key.encrypt_under(uniform, &error, |coefficients, limb| {
             let modulus = self.parameters.tables()[limb].modulus();
             let half = modulus.reduce(half_gap(&self.parameters));
             coefficients[place] = modulus.add(coefficients[place], half);
         });
-        LinearRequest { ciphertexts: vec![InputCiphertext::pack(&self.parameters, seed, &limbs)] }
+        LinearRequest { ciphertexts: vec![InputCiphertext::pack(&self.parameters, &limbs)] }
     }
 
     /// What the client's key makes of the useful coefficients, modulo q, after the server hid them.
@@ -289,6 +288,69 @@ fn a_public_key_seed_of_zero_is_refused() {
     for nonces in [([0; 32], [4; 32]), ([3; 32], [0; 32]), ([3; 32], [3; 32])] {
         assert_eq!(PublicSeed::derive(&nonces.0, &nonces.1), Err(HeError::Nonce));
     }
+}
+
+/// The uniform halves of another session under the same u: the difference of both second halves has no u left in it, and
+/// dividing it by the difference of the uniform halves gives the weights.
+#[test]
+fn one_u_for_two_uniform_halves_gives_the_weights_and_ours_never_meets_two() {
+    let mut scene = Scene::new(6);
+    let weights = scene.random_weights();
+    let truth = scene.true_polynomial(&weights);
+    // The weakened server draws its errors, and u, from the layer alone: both sessions have the same.
+    let reused = |scene: &Scene| {
+        let mut zero = scene.zero_as_specified();
+        zero.error.expose_mut().fill(0);
+        zero
+    };
+    let down = scope(1, Direction::ServerToClient);
+    let (before, uniform) =
+        (scene.raw_answer(&weights, &scene.public_key, reused(&scene)), scene.own_uniform());
+    let first_zero = scene.zero_as_specified();
+    let other = PublicSeed::derive(&[3; 32], &[9; 32]).unwrap();
+    scene.layer = LayerSecrets::derive(&Seed::from_bytes([6 ^ 0xff; 32]), &other, &down);
+    let after = scene.raw_answer(&weights, &scene.public_key, reused(&scene));
+    let (table, kernels) = (scene.first_table(), scene.parameters.kernels());
+    let modulus = table.modulus();
+    let mut quotient = before[0][1].expose().clone();
+    for (value, other) in quotient.iter_mut().zip(after[0][1].expose().iter()) {
+        *value = modulus.subtract(*value, *other);
+    }
+    kernels.forward(table, &mut quotient);
+    let divisors =
+        uniform.iter().zip(scene.own_uniform().to_vec()).map(|(one, other)| modulus.subtract(*one, other));
+    for (value, divisor) in quotient.iter_mut().zip(divisors) {
+        *value = modulus.multiply(*value, modulus.factor(modulus.inverse(divisor)));
+    }
+    kernels.inverse(table, &mut quotient, table.plain_scale);
+    assert_eq!(centered(&quotient, modulus.value()), truth);
+
+    // Ours draws them from session and layer, so that another session, or another layer, has another u.
+    let root = Seed::from_bytes([6 ^ 0xff; 32]);
+    let own = |scope: &crate::random::Scope| {
+        FreshZero::draw(&scene.layout, &LayerSecrets::derive(&root, &other, scope), 0)
+            .ternary
+            .expose()
+            .clone()
+    };
+    let other_session = crate::random::Scope { session: crate::random::SessionId([8; 32]), ..down };
+    assert_eq!(own(&down), *first_zero.ternary.expose());
+    assert_ne!(own(&other_session), own(&down));
+    assert_ne!(own(&scope(2, Direction::ServerToClient)), own(&down));
+}
+
+/// A server that was handed another session's key does not answer.
+#[test]
+#[should_panic(expected = "its own session alone")]
+fn a_key_of_another_session_is_never_answered() {
+    let scene = Scene::new(7);
+    let other = PublicSeed::derive(&[3; 32], &[9; 32]).unwrap();
+    let up = scope(1, Direction::ClientToServer);
+    let key = scene.key.public_key(&other, &Seed::from_bytes([1; 32]), &up);
+    let weights = scene.random_weights();
+    let prepared = PreparedWeights::new(&scene.layout, &weights, WeightStorage::Everything).unwrap();
+    let masks = AnswerSecrets::derive(&Seed::from_bytes([2; 32]), &scope(1, Direction::ServerToClient));
+    let _ = prepared.answer(&key, &scene.request, (&scene.layer, masks), Halves::Both);
 }
 
 /// A cheating client encrypts half of a unit. A mask that is a multiple of the unit leaves the parity of the weight

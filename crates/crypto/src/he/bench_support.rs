@@ -69,7 +69,7 @@ impl MultiplyAccumulate {
             first_term: 0,
             terms: self.terms,
             outputs: OUTPUTS_PER_BLOCK,
-            ciphertext: [&self.ciphertext[0], &self.ciphertext[1]],
+            ciphertext: [&self.ciphertext[0][..], &self.ciphertext[1][..]],
             weights: &self.weights,
             public_key: [&self.small[..degree], &self.small[degree..2 * degree]],
             zero: &self.small,

@@ -4,7 +4,8 @@ use super::encoding::{decode, encode};
 use super::error::HeError;
 use super::kernel::AlignedWords;
 use super::messages::{
-    AnswerCiphertext, InputCiphertext, LinearAnswer, LinearRequest, PublicKey, PublicSeed,
+    AnswerCiphertext, InputCiphertext, LayerUniform, LinearAnswer, LinearRequest, PublicKey, PublicSeed,
+    SecondHalves,
 };
 use super::ntt::NttTable;
 use super::packing::Layout;
@@ -15,7 +16,8 @@ use crate::domain;
 use crate::random::{Scope, Seed};
 use crate::secret::Secret;
 
-/// The client's secret key. Known to the client only; drawn fresh for every session. It serves all parameters with its ring.
+/// The client's secret key. Known to the client only; drawn fresh for every inference, since the uniform halves are those of
+/// the session. It serves all parameters with its ring.
 pub struct ClientKey {
     parameters: HeParameters,
     /// For each prime the key's values, times 2^52.
@@ -25,16 +27,12 @@ pub struct ClientKey {
 /// The randomness of one request. One request spends it.
 pub struct RequestSecrets {
     errors: Seed,
-    uniform_seeds: Seed,
 }
 
 impl RequestSecrets {
     /// The randomness of the request at this place.
     pub fn derive(root: &Seed, scope: &Scope) -> Self {
-        Self {
-            errors: root.derive(domain::HE_ERROR, scope),
-            uniform_seeds: root.derive(domain::HE_UNIFORM_SEED, scope),
-        }
+        Self { errors: root.derive(domain::HE_ERROR, scope) }
     }
 }
 
@@ -68,10 +66,11 @@ impl ClientKey {
     pub fn encrypt(
         &self,
         layout: &Layout,
+        uniform: &LayerUniform,
         blinds: &[u64],
         secrets: RequestSecrets,
     ) -> Result<LinearRequest, HeError> {
-        let one = |index| self.encrypt_ciphertext(layout, blinds, &secrets, index);
+        let one = |index| self.encrypt_ciphertext(layout, uniform, blinds, &secrets, index);
         let ciphertexts = (0..layout.input_ciphertexts()).map(one).collect::<Result<_, _>>()?;
         LinearRequest::assemble(layout, ciphertexts)
     }
@@ -83,6 +82,7 @@ impl ClientKey {
     pub fn encrypt_ciphertext(
         &self,
         layout: &Layout,
+        uniform: &LayerUniform,
         blinds: &[u64],
         secrets: &RequestSecrets,
         index: usize,
@@ -92,8 +92,7 @@ impl ClientKey {
             return Err(HeError::Count { what: "blinds of a layer", expected, got });
         }
         let parameters = self.admit(layout)?;
-        let seed = stream(&secrets.uniform_seeds, index).array();
-        let uniform = expand_uniform(parameters, domain::HE_UNIFORM, &seed);
+        let uniform = uniform.expand(parameters, index);
         let error = binomial(&mut stream(&secrets.errors, index), parameters.degree());
         let mask = parameters.ring_mask();
         let limbs = self.encrypt_under(uniform, &error, |coefficients, limb| {
@@ -103,7 +102,7 @@ impl ClientKey {
                 coefficients[coefficient] = modulus.add(coefficients[coefficient], message);
             }
         });
-        Ok(InputCiphertext::pack(parameters, seed, &limbs))
+        Ok(InputCiphertext::pack(parameters, &limbs))
     }
 
     /// The parameters of a layer, if this key is one for them.
@@ -142,14 +141,19 @@ impl ClientKey {
     ///
     /// # Errors
     /// When the answer has another number of ciphertexts than the layout.
-    pub fn decrypt(&self, layout: &Layout, answer: &LinearAnswer) -> Result<Secret<Vec<u64>>, HeError> {
+    pub fn decrypt(
+        &self,
+        layout: &Layout,
+        second: &SecondHalves,
+        answer: &LinearAnswer,
+    ) -> Result<Secret<Vec<u64>>, HeError> {
         let (expected, got) = (layout.output_ciphertexts(), answer.ciphertexts.len());
         if expected != got {
             return Err(HeError::Count { what: "ciphertexts of an answer", expected, got });
         }
         let mut share = Secret::new(vec![0; layout.shape().output_values()]);
         for (index, ciphertext) in answer.ciphertexts.iter().enumerate() {
-            let values = self.decrypt_ciphertext(layout, index, ciphertext)?;
+            let values = self.decrypt_ciphertext(layout, second, index, ciphertext)?;
             layout.scatter(index, values.expose(), share.expose_mut());
         }
         Ok(share)
@@ -162,10 +166,11 @@ impl ClientKey {
     pub fn decrypt_ciphertext(
         &self,
         layout: &Layout,
+        second: &SecondHalves,
         index: usize,
         ciphertext: &AnswerCiphertext,
     ) -> Result<Secret<Vec<u64>>, HeError> {
-        let (uniform, values) = ciphertext.checked_sections(layout, index)?;
+        let (uniform, values) = (second.checked(layout, index)?, ciphertext.checked_values(layout, index)?);
         let (parameters, count) = (self.admit(layout)?, layout.output_count(index));
         let sections = [Section::uniform(parameters), Section::values(layout, index)];
         let limbs = parameters.tables().iter().zip(&self.values).take(parameters.answer_primes());

@@ -30,33 +30,35 @@ pub(super) struct Kernels {
 /// What one multiply-accumulate pass over one limb reads.
 ///
 /// For output `o` the pass sums `ciphertext[first_term + k] * weights[k][o]` over `terms` ciphertexts out of those
-/// stored, and adds `public_key * zero[o]`, for both halves. Lane blocks come outermost:
+/// stored, and adds `public_key * zero[o]`, for one half or both. Lane blocks come outermost:
 ///
 /// ```text
 /// ciphertext halves  [lane block][stored term][8]   weights  [lane block][term][output][8]
 /// public key halves  [lane block][8]                zero     [lane block][output][8]
 /// ```
-pub(super) struct Accumulation<'a> {
+pub(super) struct Accumulation<'a, const HALVES: usize> {
     pub(super) stored_terms: usize,
     pub(super) first_term: usize,
     pub(super) terms: usize,
     pub(super) outputs: usize,
-    pub(super) ciphertext: [&'a [u64]; 2],
+    pub(super) ciphertext: [&'a [u64]; HALVES],
     pub(super) weights: &'a [u64],
-    pub(super) public_key: [&'a [u64]; 2],
+    pub(super) public_key: [&'a [u64]; HALVES],
     pub(super) zero: &'a [u64],
 }
 
-impl Accumulation<'_> {
+impl<const HALVES: usize> Accumulation<'_, HALVES> {
     fn check(&self, results: &[AlignedWords]) {
         let degree = self.public_key[0].len();
-        assert!(degree.is_multiple_of(LANES) && self.public_key[1].len() == degree);
+        assert!(degree.is_multiple_of(LANES) && self.public_key.iter().all(|half| half.len() == degree));
         assert!((1..=MAX_TERMS).contains(&self.terms) && (1..=OUTPUTS_PER_BLOCK).contains(&self.outputs));
         assert!(self.first_term + self.terms <= self.stored_terms);
         assert!(self.ciphertext.iter().all(|half| half.len() == degree * self.stored_terms));
         assert!(self.weights.len() == degree * self.terms * self.outputs);
         assert!(self.zero.len() == degree * self.outputs);
-        assert!(results.len() == 2 * self.outputs && results.iter().all(|result| result.len() == degree));
+        assert!(
+            results.len() == HALVES * self.outputs && results.iter().all(|result| result.len() == degree)
+        );
     }
 }
 
@@ -121,10 +123,10 @@ impl Kernels {
     }
 
     /// One pass over one limb; results are divided by 2^52 and ordered `[output][half]`.
-    pub(super) fn accumulate(
+    pub(super) fn accumulate<const HALVES: usize>(
         self,
         modulus: &Modulus,
-        input: &Accumulation<'_>,
+        input: &Accumulation<'_, HALVES>,
         results: &mut [AlignedWords],
     ) {
         input.check(results);
@@ -191,6 +193,23 @@ mod tests {
         });
         for (portable, fast) in results[0].iter().zip(&results[1]) {
             assert_eq!(portable[..], fast[..]);
+        }
+        let alone = Accumulation {
+            stored_terms,
+            first_term,
+            terms,
+            outputs,
+            ciphertext: [&ciphertext[0][..]],
+            weights: &weights,
+            public_key: [&public_key[0][..]],
+            zero: &zero,
+        };
+        for cpu in [CpuFeatures::PORTABLE, CpuFeatures::available()] {
+            let mut first_halves = vec![AlignedWords::zeros(64); outputs];
+            Kernels::for_cpu(cpu).accumulate(&modulus, &alone, &mut first_halves);
+            assert!(
+                first_halves.iter().zip(results[0].iter().step_by(2)).all(|(one, both)| one[..] == both[..])
+            );
         }
         let plain = (0..terms).fold(u128::from(public_key[0][3]) * u128::from(zero[3]), |sum, term| {
             let value = ciphertext[0][(first_term + term) * LANES + 3];

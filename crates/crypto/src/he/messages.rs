@@ -41,7 +41,51 @@ impl PublicSeed {
     }
 }
 
-/// The client's public key, with which the server makes encryptions of zero.
+/// Where the uniform halves of one layer's ciphertexts come from in one session: neither party chooses them, and they are
+/// the same for all its inferences. The client encrypts them under a new key each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerUniform {
+    session: PublicSeed,
+    layer: u32,
+}
+
+impl LayerUniform {
+    /// Those of the layer with this number.
+    pub fn new(session: &PublicSeed, layer: u32) -> Self {
+        Self { session: *session, layer }
+    }
+
+    /// The uniform half of one ciphertext, for each prime, as values.
+    pub(super) fn expand(&self, parameters: &HeParameters, ciphertext: usize) -> Vec<AlignedWords> {
+        let mut hasher = blake3::Hasher::new_derive_key(domain::HE_UNIFORM_SEED.context());
+        hasher.update(self.session.bytes()).update(&self.layer.to_le_bytes());
+        hasher.update(&(ciphertext as u64).to_le_bytes());
+        expand_uniform(parameters, domain::HE_UNIFORM, hasher.finalize().as_bytes())
+    }
+
+    /// Whether a public key's uniform half comes from the same nonces.
+    pub(super) fn is_of_key(&self, public_key: &PublicKey) -> bool {
+        self.session == public_key.seed
+    }
+}
+
+/// Which halves of a layer's answer are sent. Second halves are the same for all inferences of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halves {
+    /// Both: the first inference of a session.
+    Both,
+    /// The first alone: all others.
+    First,
+}
+
+impl Halves {
+    /// Those of the inference with this number in its session, counted from 1.
+    pub fn of_inference(number: u64) -> Self {
+        if number == 1 { Self::Both } else { Self::First }
+    }
+}
+
+/// The client's public key for one inference, with which the server makes encryptions of zero.
 #[derive(Clone)]
 pub struct PublicKey {
     seed: PublicSeed,
@@ -98,20 +142,19 @@ impl PublicKey {
     }
 }
 
-/// One ciphertext from the client, as it travels: the seed of the uniform half, and the computed half.
+/// One ciphertext from the client, as it travels: the computed half.
 #[derive(Clone)]
 pub struct InputCiphertext {
-    pub(super) seed: [u8; SEED_BYTES],
     pub(super) computed: Vec<u8>,
 }
 
 impl InputCiphertext {
     /// Shortens and packs the coefficients of a computed half.
-    pub(super) fn pack(parameters: &HeParameters, seed: [u8; SEED_BYTES], limbs: &[AlignedWords]) -> Self {
+    pub(super) fn pack(parameters: &HeParameters, limbs: &[AlignedWords]) -> Self {
         let section = Section::request(parameters);
         let mut computed = Vec::with_capacity(section.length());
         section.write(&mut computed, parameters, &limbs.iter().collect::<Vec<_>>());
-        Self { seed, computed }
+        Self { computed }
     }
 }
 
@@ -136,14 +179,13 @@ impl LinearRequest {
 
     /// Bytes on the wire.
     pub fn length(layout: &Layout) -> usize {
-        layout.input_ciphertexts() * (SEED_BYTES + Section::request(layout.parameters()).length())
+        layout.input_ciphertexts() * Section::request(layout.parameters()).length()
     }
 
     /// The message.
     pub fn to_bytes(&self, layout: &Layout) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::length(layout));
         for ciphertext in &self.ciphertexts {
-            bytes.extend_from_slice(&ciphertext.seed);
             bytes.extend_from_slice(&ciphertext.computed);
         }
         bytes
@@ -158,25 +200,44 @@ impl LinearRequest {
         expect_length(WHAT, Self::length(layout), bytes)?;
         let section = Section::request(layout.parameters());
         let read = |chunk: &[u8]| {
-            let (seed, computed) = chunk.split_first_chunk().expect("the length was checked");
-            section.check(WHAT, computed)?;
-            Ok(InputCiphertext { seed: *seed, computed: computed.to_vec() })
+            section.check(WHAT, chunk)?;
+            Ok(InputCiphertext { computed: chunk.to_vec() })
         };
-        let chunks = bytes.chunks_exact(SEED_BYTES + section.length());
+        let chunks = bytes.chunks_exact(section.length());
         Ok(Self { ciphertexts: chunks.map(read).collect::<Result<_, _>>()? })
     }
 }
 
-/// One ciphertext from the server, as it travels: the second half, then the useful coefficients of the first.
+/// One ciphertext from the server, as it travels: the second half, where it is sent, and the useful coefficients of the
+/// first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AnswerCiphertext {
-    pub(super) bytes: Vec<u8>,
+    pub(super) second: Option<Vec<u8>>,
+    pub(super) values: Vec<u8>,
 }
 
 /// The server's answer for a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinearAnswer {
     pub(super) ciphertexts: Vec<AnswerCiphertext>,
+}
+
+/// The second halves of a layer's answers, which a client keeps for the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SecondHalves(pub(super) Vec<Vec<u8>>);
+
+impl SecondHalves {
+    /// Bytes of a layer's.
+    pub fn length(layout: &Layout) -> usize {
+        layout.output_ciphertexts() * Section::uniform(layout.parameters()).length()
+    }
+
+    /// The half that belongs to the ciphertext with this number.
+    pub(super) fn checked(&self, layout: &Layout, index: usize) -> Result<&[u8], HeError> {
+        let half = self.0.get(index).map_or(&[][..], |half| &half[..]);
+        expect_length("an answer's second half", Section::uniform(layout.parameters()).length(), half)?;
+        Ok(half)
+    }
 }
 
 impl LinearAnswer {
@@ -205,56 +266,59 @@ impl LinearAnswer {
         &self.ciphertexts
     }
 
+    /// Takes out the second halves, if they came.
+    pub fn take_second_halves(&mut self) -> Option<SecondHalves> {
+        let halves = self.ciphertexts.iter_mut().map(|ciphertext| ciphertext.second.take());
+        halves.collect::<Option<_>>().map(SecondHalves)
+    }
+
     /// Bytes on the wire.
-    pub fn length(layout: &Layout) -> usize {
-        let uniform = Section::uniform(layout.parameters()).length();
+    pub fn length(layout: &Layout, halves: Halves) -> usize {
+        let second = if halves == Halves::Both { SecondHalves::length(layout) } else { 0 };
         let values = |ciphertext| Section::values(layout, ciphertext).length();
-        (0..layout.output_ciphertexts()).map(|ciphertext| uniform + values(ciphertext)).sum()
+        second + (0..layout.output_ciphertexts()).map(values).sum::<usize>()
     }
 
     /// The message.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let parts: Vec<_> = self.ciphertexts.iter().map(|ciphertext| &ciphertext.bytes[..]).collect();
-        parts.concat()
+        let parts = |ciphertext: &AnswerCiphertext| {
+            [ciphertext.second.as_deref().unwrap_or_default(), &ciphertext.values].concat()
+        };
+        self.ciphertexts.iter().flat_map(parts).collect()
     }
 
     /// Reads the server's message.
     ///
     /// # Errors
     /// On a wrong length or a coefficient that is not a residue.
-    pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, HeError> {
-        expect_length("an answer", Self::length(layout), bytes)?;
+    pub fn from_bytes(layout: &Layout, halves: Halves, bytes: &[u8]) -> Result<Self, HeError> {
+        expect_length("an answer", Self::length(layout, halves), bytes)?;
         let mut rest = bytes;
         let mut ciphertexts = Vec::with_capacity(layout.output_ciphertexts());
         for index in 0..layout.output_ciphertexts() {
-            let (ciphertext, after) = AnswerCiphertext::read(layout, index, rest)?;
-            ciphertexts.push(ciphertext);
-            rest = after;
+            let second = match halves {
+                Halves::Both => Some(take_section(&Section::uniform(layout.parameters()), &mut rest)?),
+                Halves::First => None,
+            };
+            let values = take_section(&Section::values(layout, index), &mut rest)?;
+            ciphertexts.push(AnswerCiphertext { second, values });
         }
         Ok(Self { ciphertexts })
     }
 }
 
-impl AnswerCiphertext {
-    /// The second half's bytes and the useful coefficients', if they have the lengths of this place.
-    pub(super) fn checked_sections(&self, layout: &Layout, index: usize) -> Result<(&[u8], &[u8]), HeError> {
-        let uniform = Section::uniform(layout.parameters()).length();
-        expect_length(
-            "an answer's ciphertext",
-            uniform + Section::values(layout, index).length(),
-            &self.bytes,
-        )?;
-        Ok(self.bytes.split_at(uniform))
-    }
+fn take_section(section: &Section, bytes: &mut &[u8]) -> Result<Vec<u8>, HeError> {
+    let (own, rest) = bytes.split_at(section.length());
+    section.check("an answer", own)?;
+    *bytes = rest;
+    Ok(own.to_vec())
+}
 
-    fn read<'a>(layout: &Layout, index: usize, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), HeError> {
-        const WHAT: &str = "an answer";
-        let sections = [Section::uniform(layout.parameters()), Section::values(layout, index)];
-        let (own, rest) = bytes.split_at(sections.iter().map(Section::length).sum());
-        let (uniform, values) = own.split_at(sections[0].length());
-        sections[0].check(WHAT, uniform)?;
-        sections[1].check(WHAT, values)?;
-        Ok((Self { bytes: own.to_vec() }, rest))
+impl AnswerCiphertext {
+    /// The useful coefficients' bytes, if they have the length of this place.
+    pub(super) fn checked_values(&self, layout: &Layout, index: usize) -> Result<&[u8], HeError> {
+        expect_length("an answer's ciphertext", Section::values(layout, index).length(), &self.values)?;
+        Ok(&self.values)
     }
 }
 
@@ -310,7 +374,7 @@ mod tests {
     use crate::he::packing::{ConvolutionShape, LinearShape};
     use crate::he::parameters::{HeOutline, WeightBits};
     use crate::he::tests::scope;
-    use crate::he::{AnswerSecrets, ClientKey, PreparedWeights, RequestSecrets, WeightStorage};
+    use crate::he::{AnswerSecrets, ClientKey, LayerSecrets, PreparedWeights, RequestSecrets, WeightStorage};
     use crate::random::{Direction, Seed};
 
     struct Messages {
@@ -331,10 +395,13 @@ mod tests {
         let (root, place) = (Seed::from_bytes([1; 32]), scope(1, Direction::ClientToServer));
         let key = ClientKey::generate(&parameters, &root, &place);
         let public_key = key.public_key(&session, &root, &place);
-        let request = key.encrypt(&layout, &[5; 75], RequestSecrets::derive(&root, &place)).unwrap();
+        let uniform = LayerUniform::new(&session, 1);
+        let request =
+            key.encrypt(&layout, &uniform, &[5; 75], RequestSecrets::derive(&root, &place)).unwrap();
         let weights = PreparedWeights::new(&layout, &[1; 81], WeightStorage::Everything).unwrap();
-        let (answer, _) =
-            weights.answer(&public_key, &request, AnswerSecrets::derive(&root, &place)).unwrap();
+        let layer = LayerSecrets::derive(&root, &session, &place);
+        let secrets = (&layer, AnswerSecrets::derive(&root, &place));
+        let (answer, _) = weights.answer(&public_key, &request, secrets, Halves::Both).unwrap();
         let public_key = public_key.to_bytes(&parameters);
         let (request, answer) = (request.to_bytes(&layout), answer.to_bytes());
         Messages { parameters, layout, session, public_key, request, answer }
@@ -353,9 +420,23 @@ mod tests {
             assert!(key.to_bytes(&messages.parameters) == messages.public_key);
             let request = LinearRequest::from_bytes(&messages.layout, &messages.request).unwrap();
             assert!(request.to_bytes(&messages.layout) == messages.request);
-            let answer = LinearAnswer::from_bytes(&messages.layout, &messages.answer).unwrap();
+            let answer = LinearAnswer::from_bytes(&messages.layout, Halves::Both, &messages.answer).unwrap();
             assert!(answer.to_bytes() == messages.answer);
         }
+    }
+
+    #[test]
+    fn an_answer_without_its_second_halves_is_the_rest_of_it() {
+        let messages = messages(32);
+        let mut answer = LinearAnswer::from_bytes(&messages.layout, Halves::Both, &messages.answer).unwrap();
+        let second = answer.take_second_halves().unwrap();
+        assert!(answer.take_second_halves().is_none());
+        let alone = answer.to_bytes();
+        assert_eq!(alone.len(), LinearAnswer::length(&messages.layout, Halves::First));
+        assert_eq!(alone.len() + SecondHalves::length(&messages.layout), messages.answer.len());
+        assert_eq!(LinearAnswer::from_bytes(&messages.layout, Halves::First, &alone).unwrap(), answer);
+        assert!(second.checked(&messages.layout, 0).is_ok());
+        assert!(second.checked(&messages.layout, messages.layout.output_ciphertexts()).is_err());
     }
 
     #[test]
@@ -371,7 +452,9 @@ mod tests {
             let key = cut(&messages.public_key);
             assert!(is_length(PublicKey::from_bytes(&messages.parameters, &messages.session, &key).err()));
             assert!(is_length(LinearRequest::from_bytes(&messages.layout, &cut(&messages.request)).err()));
-            assert!(is_length(LinearAnswer::from_bytes(&messages.layout, &cut(&messages.answer)).err()));
+            assert!(is_length(
+                LinearAnswer::from_bytes(&messages.layout, Halves::Both, &cut(&messages.answer)).err()
+            ));
         }
     }
 
@@ -391,11 +474,14 @@ mod tests {
             let all_ones = (1_u128 << width) - 1;
             let refused = all_ones > (format.kept_modulus - 1) >> format.uniform_dropped;
             set_bits(&mut sent.answer, 3 * width..4 * width);
-            assert_eq!(out_of_range(LinearAnswer::from_bytes(&sent.layout, &sent.answer).err(), 3), refused);
+            assert_eq!(
+                out_of_range(LinearAnswer::from_bytes(&sent.layout, Halves::Both, &sent.answer).err(), 3),
+                refused
+            );
             let width = format.input_bits as usize;
             let largest =
                 (sent.parameters.primes().map(u128::from).product::<u128>() - 1) >> format.input_dropped;
-            set_bits(&mut sent.request[32..], 4 * width..5 * width);
+            set_bits(&mut sent.request, 4 * width..5 * width);
             let refused = (1_u128 << width) - 1 > largest;
             assert_eq!(
                 out_of_range(LinearRequest::from_bytes(&sent.layout, &sent.request).err(), 4),
@@ -409,7 +495,7 @@ mod tests {
         let mut messages = messages(32);
         assert_ne!(messages.layout.output_count(0) * messages.parameters.format().value_bits as usize % 8, 0);
         *messages.answer.last_mut().unwrap() |= 0x80;
-        let error = LinearAnswer::from_bytes(&messages.layout, &messages.answer).err();
+        let error = LinearAnswer::from_bytes(&messages.layout, Halves::Both, &messages.answer).err();
         assert_eq!(error, Some(HeError::Padding { what: "an answer" }));
     }
 

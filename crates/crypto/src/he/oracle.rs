@@ -72,8 +72,7 @@ impl Slow<'_> {
     }
 
     /// A uniform polynomial of which the messages hold the values.
-    fn uniform(&self, domain: crate::domain::Domain, seed: &[u8; 32]) -> Wide {
-        let mut limbs = expand_uniform(self.parameters, domain, seed);
+    fn uniform(&self, mut limbs: Vec<super::kernel::AlignedWords>) -> Wide {
         for (limb, table) in limbs.iter_mut().zip(self.parameters.tables()) {
             self.parameters.kernels().inverse(table, limb, table.plain_scale);
         }
@@ -144,18 +143,23 @@ fn predict(ring_bits: u32, tolerance: u32, seed: u8) -> usize {
     // The code.
     let key = ClientKey::generate(&parameters, &client_root, &up);
     let public_key = key.public_key(&session, &client_root, &up);
-    let request = key.encrypt(&layout, &blinds, RequestSecrets::derive(&client_root, &up)).unwrap();
+    let uniform = LayerUniform::new(&session, 1);
+    let secrets = RequestSecrets::derive(&client_root, &up);
+    let request = key.encrypt(&layout, &uniform, &blinds, secrets).unwrap();
     let prepared = PreparedWeights::new(&layout, &weights, WeightStorage::Everything).unwrap();
-    let secrets = AnswerSecrets::derive(&server_root, &down);
-    let (answer, server_share) = prepared.answer(&public_key, &request, secrets).unwrap();
-    let client_share = key.decrypt(&layout, &answer).unwrap();
+    let layer = LayerSecrets::derive(&server_root, &session, &down);
+    let secrets = (&layer, AnswerSecrets::derive(&server_root, &down));
+    let (mut answer, server_share) = prepared.answer(&public_key, &request, secrets, Halves::Both).unwrap();
+    let sent = answer.to_bytes();
+    let second_halves = answer.take_second_halves().unwrap();
+    let client_share = key.decrypt(&layout, &second_halves, &answer).unwrap();
 
     // The formulas. The client: key, errors, message.
     let degree = parameters.degree();
     let secret = signed(&ternary(&mut client_root.derive(domain::HE_SECRET_KEY, &up).generator(), degree));
     let key_error =
         signed(&binomial(&mut client_root.derive(domain::HE_PUBLIC_ERROR, &up).generator(), degree));
-    let a_key = slow.uniform(domain::HE_PUBLIC_UNIFORM, session.bytes());
+    let a_key = slow.uniform(expand_uniform(&parameters, domain::HE_PUBLIC_UNIFORM, session.bytes()));
     let negated: Vec<_> = secret.iter().map(|trit| -trit).collect();
     let b_key = slow.add(&slow.lift(&key_error), &slow.multiply(&negated, &a_key));
     let error = client_root.derive(domain::HE_ERROR, &up);
@@ -164,7 +168,7 @@ fn predict(ring_bits: u32, tolerance: u32, seed: u8) -> usize {
     for (coefficient, value) in layout.input_places(0) {
         message[coefficient] = (message[coefficient] + slow.encode(blinds[value])) % slow.modulus;
     }
-    let a = slow.uniform(domain::HE_UNIFORM, &request.ciphertexts[0].seed);
+    let a = slow.uniform(uniform.expand(&parameters, 0));
     let format = parameters.format();
     let mut bytes = Vec::new();
     let mut writer = BitWriter::new(&mut bytes);
@@ -175,14 +179,14 @@ fn predict(ring_bits: u32, tolerance: u32, seed: u8) -> usize {
         *value = read;
     }
     writer.finish();
-    assert!(request.to_bytes(&layout) == [&request.ciphertexts[0].seed[..], &bytes].concat(), "{parameters}");
+    assert!(request.to_bytes(&layout) == bytes, "{parameters}");
     // The server: weights, encryption of zero, mask.
     let mut polynomial = vec![0; degree];
     for place in layout.weight_places(0, 0) {
         let weight = i64::from(weights[place.weight]);
         polynomial[place.coefficient] = if place.is_negated { -weight } else { weight };
     }
-    let zero = FreshZero::draw(&layout, &AnswerSecrets::derive(&server_root, &down), 0);
+    let zero = FreshZero::draw(&layout, &layer, 0);
     let (u, e_2) = (signed(&zero.ternary), signed(&zero.error));
     let first = slow.add(&slow.multiply(&polynomial, &b), &slow.multiply(&u, &b_key));
     let second = slow.add(&slow.multiply(&polynomial, &a), &slow.multiply(&u, &a_key));
@@ -218,6 +222,6 @@ fn predict(ring_bits: u32, tolerance: u32, seed: u8) -> usize {
         );
     }
     writer.finish();
-    assert!(answer.to_bytes() == bytes, "{parameters}");
+    assert!(sent == bytes, "{parameters}");
     degree
 }

@@ -4,32 +4,50 @@ use super::client::transform;
 use super::encoding::{decode, rescale};
 use super::error::HeError;
 use super::kernel::{Accumulation, AlignedWords, LANES};
-use super::messages::{AnswerCiphertext, LinearAnswer, LinearRequest, PublicKey};
+use super::messages::{
+    AnswerCiphertext, Halves, LayerUniform, LinearAnswer, LinearRequest, PublicKey, PublicSeed,
+};
 use super::packing::Layout;
-use super::sampling::{ShortPolynomial, binomial, expand_uniform, secret_residues, stream, ternary};
+use super::parameters::HeParameters;
+use super::sampling::{ShortPolynomial, binomial, secret_residues, stream, ternary};
 use super::section::Section;
 use super::weights::{BlockWeights, PreparedWeights, WeightScratch, interleave};
 use crate::domain;
 use crate::random::{Scope, Seed};
 use crate::secret::Secret;
 
-/// The randomness of one answer: masks and encryptions of zero. One answer spends it.
+/// What one layer adds to all its answers in one session, so that c1 = sum of W_k a_k + u a_pk + e_2 shows nothing of W.
+///
+/// u and e_2 belong to the uniform halves that both nonces gave before there was any u. With others they must never meet:
+/// two such sums with one u reveal the weights. So they are made together, from one session and layer, and there is
+/// no other way to make them.
+pub struct LayerSecrets {
+    zeros: Seed,
+    uniform: LayerUniform,
+}
+
+impl LayerSecrets {
+    /// Those of the layer and session of this scope, from a root of the session that is used for nothing else. The session's
+    /// id stands for the weights: it hashes the commitment to them.
+    pub fn derive(root: &Seed, public: &PublicSeed, scope: &Scope) -> Self {
+        Self { zeros: root.derive(domain::HE_ZERO, scope), uniform: LayerUniform::new(public, scope.step) }
+    }
+
+    /// The layer's uniform halves.
+    pub(super) fn uniform(&self) -> &LayerUniform {
+        &self.uniform
+    }
+}
+
+/// The masks of one answer. One answer spends them.
 pub struct AnswerSecrets {
     masks: Seed,
-    zeros: Seed,
 }
 
 impl AnswerSecrets {
-    /// The randomness of the answer at this place.
+    /// The masks of the answer at this place, from a root that may be stored, since nothing else comes from it.
     pub fn derive(root: &Seed, scope: &Scope) -> Self {
-        Self { masks: root.derive(domain::HE_MASK, scope), zeros: root.derive(domain::HE_ZERO, scope) }
-    }
-
-    /// The same with masks from another seed: one that may be stored, since nothing else comes from it.
-    #[must_use]
-    pub fn with_masks_of(mut self, masks_root: &Seed, scope: &Scope) -> Self {
-        self.masks = masks_root.derive(domain::HE_MASK, scope);
-        self
+        Self { masks: root.derive(domain::HE_MASK, scope) }
     }
 
     /// The server's share s of the answer that was made at this place: the same values that came with the answer,
@@ -80,8 +98,9 @@ impl OutputMask {
 
 /// One tile's ciphertexts, expanded and interleaved for the products.
 pub struct TileInputs {
-    /// For each prime both halves, `[lane block][term][8]`.
+    /// For each prime both halves, `[lane block][term][8]`; the second is empty where it is not wanted.
     limbs: Vec<[AlignedWords; 2]>,
+    halves: Halves,
 }
 
 /// What one unit of the server's work gives: ciphertexts to send and the masks to keep.
@@ -89,29 +108,42 @@ pub struct BlockAnswer {
     pub(super) outputs: Vec<(AnswerCiphertext, Secret<Vec<u64>>)>,
 }
 
-/// The encryption of zero that goes into one output ciphertext.
+/// The encryption of zero that goes into one output ciphertext of a session.
 pub(super) struct FreshZero {
     pub(super) ternary: ShortPolynomial,
     pub(super) error: ShortPolynomial,
 }
 
 impl TileInputs {
-    /// Expands the uniform halves of one tile's ciphertexts, and transforms the computed ones.
-    pub fn expand(layout: &Layout, request: &LinearRequest, tile: usize) -> Self {
+    /// Transforms the computed halves of one tile's ciphertexts and, where both are wanted, expands the uniform ones.
+    pub fn expand(
+        layout: &Layout,
+        layer: &LayerSecrets,
+        request: &LinearRequest,
+        tile: usize,
+        halves: Halves,
+    ) -> Self {
         let parameters = layout.parameters();
         let (terms, section) = (layout.inputs_per_tile(), Section::request(parameters));
-        let zeros = || AlignedWords::zeros(parameters.degree() * terms);
-        let mut limbs: Vec<_> = parameters.tables().iter().map(|_| [zeros(), zeros()]).collect();
-        for (term, ciphertext) in request.ciphertexts[tile * terms..][..terms].iter().enumerate() {
-            let uniform = expand_uniform(parameters, domain::HE_UNIFORM, &ciphertext.seed);
-            for ((limb, table), uniform) in limbs.iter_mut().zip(parameters.tables()).zip(&uniform) {
+        let words = parameters.degree() * terms;
+        let second = if halves == Halves::Both { words } else { 0 };
+        let zeros = || [AlignedWords::zeros(words), AlignedWords::zeros(second)];
+        let mut limbs: Vec<_> = parameters.tables().iter().map(|_| zeros()).collect();
+        let first = tile * terms;
+        for (term, ciphertext) in request.ciphertexts[first..][..terms].iter().enumerate() {
+            for (limb, table) in limbs.iter_mut().zip(parameters.tables()) {
                 let mut computed = section.residues(&ciphertext.computed, table);
                 parameters.kernels().forward(table, &mut computed);
                 interleave(&mut limb[0], &[&computed], terms, term);
-                interleave(&mut limb[1], &[uniform], terms, term);
+            }
+            if halves == Halves::Both {
+                let uniform = layer.uniform().expand(parameters, first + term);
+                for (limb, uniform) in limbs.iter_mut().zip(&uniform) {
+                    interleave(&mut limb[1], &[uniform], terms, term);
+                }
             }
         }
-        Self { limbs }
+        Self { limbs, halves }
     }
 }
 
@@ -124,7 +156,8 @@ impl PreparedWeights {
         &self,
         public_key: &PublicKey,
         request: &LinearRequest,
-        secrets: AnswerSecrets,
+        (layer, secrets): (&LayerSecrets, AnswerSecrets),
+        halves: Halves,
     ) -> Result<(LinearAnswer, Secret<Vec<u64>>), HeError> {
         let layout = self.layout();
         let (expected, got) = (layout.input_ciphertexts(), request.ciphertexts.len());
@@ -134,9 +167,10 @@ impl PreparedWeights {
         let mut blocks = Vec::with_capacity(layout.blocks());
         let mut scratch = WeightScratch::default();
         for tile in 0..layout.tiles() {
-            let inputs = TileInputs::expand(layout, request, tile);
+            let inputs = TileInputs::expand(layout, layer, request, tile, halves);
             for block in layout.tile_blocks(tile) {
-                blocks.push(self.answer_block(public_key, &inputs, &secrets, block, &mut scratch));
+                let secrets = (layer, &secrets);
+                blocks.push(self.answer_block(public_key, &inputs, secrets, block, &mut scratch));
             }
         }
         LinearAnswer::assemble(layout, blocks)
@@ -148,14 +182,15 @@ impl PreparedWeights {
         &self,
         public_key: &PublicKey,
         inputs: &TileInputs,
-        secrets: &AnswerSecrets,
+        (layer, secrets): (&LayerSecrets, &AnswerSecrets),
         block: usize,
         scratch: &mut WeightScratch,
     ) -> BlockAnswer {
         let layout = self.layout();
+        assert!(layer.uniform.is_of_key(public_key), "u meets the uniform halves of its own session alone");
         let (tile, inner) = (block / layout.blocks_per_tile(), block % layout.blocks_per_tile());
         let outputs = layout.block_outputs(inner).map(|output| tile * layout.outputs_per_tile() + output);
-        let zeros: Vec<_> = outputs.clone().map(|output| FreshZero::draw(layout, secrets, output)).collect();
+        let zeros: Vec<_> = outputs.clone().map(|output| FreshZero::draw(layout, layer, output)).collect();
         let weights = match self.kept_block(inner) {
             Some(kept) => kept,
             None => self.transform_into(inner, scratch),
@@ -167,15 +202,15 @@ impl PreparedWeights {
 }
 
 impl FreshZero {
-    pub(super) fn draw(layout: &Layout, secrets: &AnswerSecrets, output: usize) -> Self {
-        let mut generator = stream(&secrets.zeros, output);
+    pub(super) fn draw(layout: &Layout, layer: &LayerSecrets, output: usize) -> Self {
+        let mut generator = stream(&layer.zeros, output);
         let degree = layout.parameters().degree();
         let ternary = ternary(&mut generator, degree);
         Self { ternary, error: binomial(&mut generator, degree) }
     }
 }
 
-/// For each output of a block and each prime, both halves of weights times inputs plus u times the public key, as
+/// For each output of a block and each prime, the wanted halves of weights times inputs plus u times the public key, as
 /// coefficients.
 pub(super) fn multiply_block(
     layout: &Layout,
@@ -184,7 +219,21 @@ pub(super) fn multiply_block(
     inputs: &TileInputs,
     weights: &BlockWeights,
     zeros: &[FreshZero],
-) -> Vec<Vec<[Secret<AlignedWords>; 2]>> {
+) -> Vec<Vec<Vec<Secret<AlignedWords>>>> {
+    match inputs.halves {
+        Halves::Both => multiply_halves::<2>(layout, block, public_key, inputs, weights, zeros),
+        Halves::First => multiply_halves::<1>(layout, block, public_key, inputs, weights, zeros),
+    }
+}
+
+fn multiply_halves<const HALVES: usize>(
+    layout: &Layout,
+    block: usize,
+    public_key: &PublicKey,
+    inputs: &TileInputs,
+    weights: &BlockWeights,
+    zeros: &[FreshZero],
+) -> Vec<Vec<Vec<Secret<AlignedWords>>>> {
     let parameters = layout.parameters();
     let (kernels, degree) = (parameters.kernels(), parameters.degree());
     let terms = layout.block_inputs(block);
@@ -195,29 +244,25 @@ pub(super) fn multiply_block(
             let values = Secret::new(transform(parameters, table, &zero.ternary));
             interleave(zero_values.expose_mut(), &[values.expose()], zeros.len(), slot);
         }
-        let accumulation = Accumulation {
+        let accumulation = Accumulation::<HALVES> {
             stored_terms: layout.inputs_per_tile(),
             first_term: terms.start,
             terms: terms.len(),
             outputs: zeros.len(),
-            ciphertext: [&inputs.limbs[limb][0], &inputs.limbs[limb][1]],
+            ciphertext: std::array::from_fn(|half| &inputs.limbs[limb][half][..]),
             weights: weights.limbs[limb].expose(),
-            public_key: [&public_key.halves[limb][0], &public_key.halves[limb][1]],
+            public_key: std::array::from_fn(|half| &public_key.halves[limb][half][..]),
             zero: zero_values.expose(),
         };
-        let mut results = vec![AlignedWords::zeros(degree); 2 * zeros.len()];
+        let mut results = vec![AlignedWords::zeros(degree); HALVES * zeros.len()];
         kernels.accumulate(table.modulus(), &accumulation, &mut results);
-        for (index, mut result) in results.into_iter().enumerate() {
+        let mut results = results.into_iter().map(|mut result| {
             kernels.inverse(table, &mut result, table.montgomery_scale);
-            products[index / 2].push(Secret::new(result));
-        }
+            Secret::new(result)
+        });
+        products.iter_mut().for_each(|limbs| limbs.push(results.by_ref().take(HALVES).collect()));
     }
-    products.into_iter().map(pair_halves).collect()
-}
-
-fn pair_halves(polynomials: Vec<Secret<AlignedWords>>) -> Vec<[Secret<AlignedWords>; 2]> {
-    let mut polynomials = polynomials.into_iter();
-    std::iter::from_fn(|| Some([polynomials.next()?, polynomials.next()?])).collect()
+    products
 }
 
 /// Subtracts the mask, adds e_2, and writes what may be sent.
@@ -225,31 +270,40 @@ fn finish_output(
     layout: &Layout,
     output: usize,
     zero: &FreshZero,
-    limbs: Vec<[Secret<AlignedWords>; 2]>,
+    limbs: Vec<Vec<Secret<AlignedWords>>>,
     secrets: &AnswerSecrets,
 ) -> (AnswerCiphertext, Secret<Vec<u64>>) {
     let parameters = layout.parameters();
     let count = layout.output_count(output);
     let mask = OutputMask::draw(layout, &secrets.masks, output);
-    let (mut values, mut uniform) = (Vec::new(), Vec::new());
-    for (limb, [product, mut second]) in limbs.into_iter().enumerate() {
+    let (mut values, mut second_halves) = (Vec::new(), Vec::new());
+    for (limb, halves) in limbs.into_iter().enumerate() {
         let modulus = parameters.tables()[limb].modulus();
+        let mut halves = halves.into_iter();
+        let product = halves.next().expect("there is always a first half");
         let mut useful = Secret::new(AlignedWords::zeros(count.next_multiple_of(LANES)));
         let hidden = layout.output_places(output).zip(mask.limbs[limb].expose().iter());
         for (value, ((coefficient, _), mask)) in useful.expose_mut().iter_mut().zip(hidden) {
             *value = modulus.subtract(product.expose()[coefficient], *mask);
         }
         values.push(useful);
-        for (coefficient, error) in second.expose_mut().iter_mut().zip(zero.error.expose()) {
-            *coefficient = modulus.add(*coefficient, modulus.lift(i64::from(*error)));
+        if let Some(mut second) = halves.next() {
+            for (coefficient, error) in second.expose_mut().iter_mut().zip(zero.error.expose()) {
+                *coefficient = modulus.add(*coefficient, modulus.lift(i64::from(*error)));
+            }
+            second_halves.push(second);
         }
-        uniform.push(second);
     }
-    let sections = [Section::uniform(parameters), Section::values(layout, output)];
-    let mut bytes = Vec::with_capacity(sections.iter().map(Section::length).sum());
-    for (section, mut limbs) in sections.into_iter().zip([uniform, values]) {
-        rescale(parameters, &mut limbs);
-        section.write(&mut bytes, parameters, &limbs.iter().map(Secret::expose).collect::<Vec<_>>());
-    }
-    (AnswerCiphertext { bytes }, mask.share(layout))
+    let second = (!second_halves.is_empty())
+        .then(|| shorten(parameters, &Section::uniform(parameters), second_halves));
+    let values = shorten(parameters, &Section::values(layout, output), values);
+    (AnswerCiphertext { second, values }, mask.share(layout))
+}
+
+/// Rescales, leaves out low bits and packs.
+fn shorten(parameters: &HeParameters, section: &Section, mut limbs: Vec<Secret<AlignedWords>>) -> Vec<u8> {
+    rescale(parameters, &mut limbs);
+    let mut bytes = Vec::with_capacity(section.length());
+    section.write(&mut bytes, parameters, &limbs.iter().map(Secret::expose).collect::<Vec<_>>());
+    bytes
 }

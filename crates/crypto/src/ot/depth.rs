@@ -3,7 +3,7 @@
 use crate::ot::base::BASE_TRANSFERS;
 
 /// From this rate on the bytes that a deeper tree saves take less time than its cipher blocks.
-const RATE_OF_SHALLOW: u64 = 280_000_000;
+const RATE_OF_SHALLOW: u64 = 340_000_000;
 
 /// The depth of the trees, which is also how many bits of the offset one tree carries. Both parties know it when the
 /// setup begins, and all lengths follow from it.

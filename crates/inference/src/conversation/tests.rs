@@ -82,12 +82,10 @@ fn set_up(model: &Arc<ServedModel>) -> (ClientSession, ServerSession) {
     let (hello, greeting) = Greeting::start(&wishes).unwrap();
     let (answer, greeted) = Greeted::answer(&hello, ModelName::default(), Arc::clone(model)).unwrap();
     let (agreement, agreed) = greeting.hear(answer, b"channel").unwrap();
-    let mut server = greeted.hear(&agreement, b"channel").unwrap();
-    let (keys, point, keyed) = agreed.make_keys().unwrap();
-    keys.iter().for_each(|key| server.take_key(key).unwrap());
-    assert!(server.next_key().is_none());
+    let server = greeted.hear(&agreement, b"channel").unwrap();
+    let (point, transferring) = agreed.start_transfers().unwrap();
     let (points, reverse_point, waiting) = server.hear(&point).unwrap();
-    let (sums, reverse_points, client) = keyed.hear(&points, reverse_point.as_ref()).unwrap();
+    let (sums, reverse_points, client) = transferring.hear(&points, reverse_point.as_ref()).unwrap();
     (client, waiting.hear(&sums, reverse_points.as_ref()).unwrap())
 }
 
@@ -120,7 +118,8 @@ fn two_images_go_their_way_without_any_connection() {
         for _ in 0..2 {
             let inference = client.next_inference();
             assert_eq!(inference, server.next_inference());
-            let messages = offline::messages::list(plan, client.depth, client.is_first());
+            assert_eq!(client.halves(), server.halves());
+            let messages = offline::messages::list(plan, client.depth, client.halves());
             let mut preparing = PreparingClient::new(&mut client, &workers, inference).unwrap();
             let mut serving = PreparingServer::new(&mut server, &server_workers, inference, None).unwrap();
             converse(&messages, 1, &mut preparing, &mut serving);

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crypto::domain;
 use crypto::garble::hash::{HashCounter, HashKey};
-use crypto::he::{LinearAnswer, LinearRequest, RequestSecrets};
+use crypto::he::{ClientKey, Halves, LayerUniform, LinearAnswer, LinearRequest, RequestSecrets};
 use crypto::ot::TreeSums;
 use crypto::random::{Direction, Generator, InferenceId, Scope, Seed};
 use crypto::ring::{RingVector, RingWidth, Share};
@@ -35,6 +35,10 @@ pub(crate) struct PreparingClient<'a> {
     inference: InferenceId,
     /// One of its own for each inference, forgotten at its end: nothing that is found later opens it.
     root: Seed,
+    /// For each ring, drawn for this inference.
+    keys: Vec<ClientKey>,
+    /// Which halves the answers have.
+    halves: Halves,
     shares: Shares,
     /// Fresh uniform words for every value that an interactive step makes; reduced to whatever ring is needed.
     blinds: Vec<Secret<Vec<u64>>>,
@@ -69,11 +73,13 @@ impl<'a> PreparingClient<'a> {
             reverse_key: HashKey::random(&mut root.derive(domain::GATE_HASH_KEY, &scope).generator()),
             reverse_counter: HashCounter::new(),
             advances: Vec::new(),
+            halves: session.halves(),
             session,
             workers,
             plan,
             inference,
             root,
+            keys: Vec::new(),
             blinds: Vec::new(),
             flight: 0,
             expanded: None,
@@ -122,6 +128,17 @@ impl<'a> PreparingClient<'a> {
         Ok(())
     }
 
+    /// Draws the key for a ring; what the server gets of it.
+    fn public_key(&mut self, ring: usize) -> Vec<u8> {
+        let start = Instant::now();
+        let (parameters, scope) = (&self.plan.parameters()[ring], self.scope(ring as u32));
+        let key = ClientKey::generate(parameters, &self.root, &scope);
+        let bytes = key.public_key(&self.session.seed, &self.root, &scope).to_bytes(parameters);
+        self.keys.push(key);
+        self.times.spent(Work::Homomorphic, start);
+        bytes
+    }
+
     /// Encrypts the client's share of a linear layer's input, ciphertext by ciphertext.
     fn request(&mut self, id: JobId) -> Result<Vec<u8>, InferenceError> {
         let start = Instant::now();
@@ -131,9 +148,10 @@ impl<'a> PreparingClient<'a> {
         let width = RingWidth::new(step.ring_bits)?;
         let input = Share::new(self.shares.of(step.inputs[0]).narrowed(width)?);
         let blinds = Secret::new(input.expose().to_unsigned());
-        let key = &self.session.keys[job.group];
+        let (key, uniform) = (&self.keys[job.group], self.session.uniform(job.step));
         let numbers = (0..job.layout.input_ciphertexts()).collect();
-        let encrypt = |number| key.encrypt_ciphertext(&job.layout, blinds.expose(), &secrets, number);
+        let encrypt =
+            |number| key.encrypt_ciphertext(&job.layout, &uniform, blinds.expose(), &secrets, number);
         let request = LinearRequest::assemble(&job.layout, self.workers.map(numbers, encrypt)?)?;
         let bytes = request.to_bytes(&job.layout);
         self.times.spent(Work::Homomorphic, start);
@@ -144,10 +162,18 @@ impl<'a> PreparingClient<'a> {
     fn take_answer(&mut self, id: JobId, bytes: &[u8]) -> Result<(), InferenceError> {
         let start = Instant::now();
         let job = self.plan.job(id);
-        let answer = LinearAnswer::from_bytes(&job.layout, bytes)?;
-        let (key, layout) = (&self.session.keys[job.group], &job.layout);
+        let mut answer = LinearAnswer::from_bytes(&job.layout, self.halves, bytes)?;
+        if let Some(came) = answer.take_second_halves() {
+            self.session.second_halves[id.0] = Some(came);
+        }
+        let Some(second) = &self.session.second_halves[id.0] else {
+            unreachable!(
+                "the first inference of a session brings the second halves, and an error ends the session"
+            )
+        };
+        let (key, layout) = (&self.keys[job.group], &job.layout);
         let ciphertexts = answer.ciphertexts().iter().enumerate().collect();
-        let decrypt = |(index, ciphertext)| key.decrypt_ciphertext(layout, index, ciphertext);
+        let decrypt = |(index, ciphertext)| key.decrypt_ciphertext(layout, second, index, ciphertext);
         let values = self.workers.map(ciphertexts, decrypt)?;
         let mut words = Secret::new(vec![0; layout.shape().output_values()]);
         for (index, values) in values.iter().enumerate() {
@@ -248,6 +274,7 @@ impl Party for PreparingClient<'_> {
 
     fn say(&mut self, _: usize, words: ClientWords, to: &mut dyn Outgoing) -> Result<(), InferenceError> {
         match words {
+            ClientWords::PublicKey(ring) => to.piece(&self.public_key(ring)),
             ClientWords::Request(job) => to.piece(&self.request(job)?),
             ClientWords::Corrections => to.piece(&self.corrections()?),
             ClientWords::ReverseKey => to.piece(&self.reverse_key.to_bytes()),
@@ -297,6 +324,13 @@ impl Party for PreparingClient<'_> {
 /// The number of a layer in the scopes of its secrets; 0 belongs to the inference as a whole.
 pub(super) fn scope_step(step: StepId) -> u32 {
     step.output().0 as u32
+}
+
+impl ClientSession {
+    /// The uniform halves of a layer's ciphertexts.
+    fn uniform(&self, step: StepId) -> LayerUniform {
+        LayerUniform::new(&self.seed, scope_step(step))
+    }
 }
 
 fn words(count: usize, generator: &mut Generator) -> Secret<Vec<u64>> {

@@ -1,6 +1,6 @@
 //! The messages before the image is known.
 
-use crypto::he::{LinearAnswer, LinearRequest};
+use crypto::he::{Halves, LinearAnswer, LinearRequest, PublicKey};
 use crypto::ot::{Depth, TreeSums};
 
 use crate::conversation::Planned;
@@ -14,6 +14,8 @@ const HASH_KEY_BYTES: usize = 16;
 /// What the client says before the image is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientWords {
+    /// Its public key of this inference for the ring with this number.
+    PublicKey(usize),
     /// Its encrypted share of what a layer reads.
     Request(JobId),
     /// What makes its labels those of its bits.
@@ -39,9 +41,13 @@ pub(crate) enum ServerWords {
     Offer(PartId),
 }
 
-/// All of them, in order. The first inference of a session brings what the later ones use too.
-pub(crate) fn list(plan: &Plan, depth: Depth, is_first: bool) -> Vec<Planned<ClientWords, ServerWords>> {
-    let mut list = Vec::new();
+/// All of them, in order. The first inference of a session brings what the later ones use too: second halves of answers,
+/// and what the transfers of the other direction begin with.
+pub(crate) fn list(plan: &Plan, depth: Depth, halves: Halves) -> Vec<Planned<ClientWords, ServerWords>> {
+    let key = |(ring, parameters)| {
+        Planned::up(ClientWords::PublicKey(ring), Kind::Homomorphic, PublicKey::length(parameters))
+    };
+    let mut list: Vec<_> = plan.parameters().iter().enumerate().map(key).collect();
     for flight in &plan.schedule().flights[1..] {
         let jobs = || flight.weighted.iter().map(|step| plan.job_at(*step));
         list.extend(jobs().map(|id| {
@@ -55,7 +61,7 @@ pub(crate) fn list(plan: &Plan, depth: Depth, is_first: bool) -> Vec<Planned<Cli
             Planned::down(
                 ServerWords::Answer(id),
                 Kind::Homomorphic,
-                LinearAnswer::length(&plan.job(id).layout),
+                LinearAnswer::length(&plan.job(id).layout, halves),
             )
         }));
     }
@@ -63,7 +69,7 @@ pub(crate) fn list(plan: &Plan, depth: Depth, is_first: bool) -> Vec<Planned<Cli
     if transfers > 0 {
         list.push(Planned::up(ClientWords::Corrections, Kind::Transfer, correction_bytes(transfers, depth)));
         let reverse = plan.reverse_count();
-        if reverse > 0 && is_first {
+        if reverse > 0 && halves == Halves::Both {
             list.push(Planned::down(ServerWords::ReverseSums, Kind::Transfer, TreeSums::BYTES));
         }
         if reverse > 0 {

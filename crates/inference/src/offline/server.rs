@@ -8,10 +8,10 @@ use std::time::Instant;
 use crypto::domain;
 use crypto::garble::hash::{HashCounter, HashKey};
 use crypto::garble::label::Offset;
-use crypto::he::AnswerSecrets;
+use crypto::he::{AnswerSecrets, LayerSecrets, PublicKey, PublicSeed};
 use crypto::ot::TreeSums;
 use crypto::ot::extension::CorrelatedReceiver;
-use crypto::random::{Direction, InferenceId, Scope, Seed, SessionId};
+use crypto::random::{Direction, Generator, InferenceId, Scope, Seed, SessionId};
 use crypto::ring::{RingVector, RingWidth, Share};
 use network::walk::StepId;
 
@@ -24,10 +24,11 @@ use crate::plan::{JobId, PartId, Plan};
 use crate::roots::fresh_seed;
 use crate::server::{PreparedServer, ServedModel};
 use crate::setup::server::ServerSession;
+use crate::setup::session_scope;
 use crate::transcript::Work;
 use crate::turns::Turns;
 use crate::workers::Workers;
-use answering::Answering;
+use answering::{Answering, Asked};
 
 /// The server while it prepares one inference.
 pub(crate) struct PreparingServer<'a> {
@@ -35,10 +36,13 @@ pub(crate) struct PreparingServer<'a> {
     plan: Arc<Plan>,
     session: SessionId,
     inference: InferenceId,
-    /// One of its own for each inference: nothing of one helps against another. It goes when all is garbled.
-    root: Seed,
     /// Where the masks come from, and nothing else: what a store may hold.
     masks_root: Seed,
+    /// What the session has for the second halves of all its answers.
+    zeros_root: &'a Seed,
+    seed: PublicSeed,
+    /// The client's, for each ring.
+    keys: Vec<Arc<PublicKey>>,
     answering: Answering,
     /// By layer, as their answers are made.
     masks: Vec<Option<Share>>,
@@ -46,6 +50,8 @@ pub(crate) struct PreparingServer<'a> {
     tools: ServerTools<'a>,
     /// What the transfers of the other direction come from, until it is said.
     reverse: Option<&'a mut CorrelatedReceiver>,
+    /// Where the server's shares of the signs come from.
+    reverse_coins: Option<Generator>,
     reverse_sums: &'a mut Option<TreeSums>,
     /// The client's key of their hash.
     reverse_key: Option<HashKey>,
@@ -61,8 +67,11 @@ impl<'a> PreparingServer<'a> {
         inference: InferenceId,
         turns: Option<Arc<dyn Turns>>,
     ) -> Result<Self, InferenceError> {
-        let ServerSession { model, id, keys, sender, offset, reverse, reverse_sums, .. } = session;
+        let halves = session.halves();
+        let ServerSession { model, id, seed, zeros_root, sender, offset, reverse, reverse_sums, .. } =
+            session;
         let plan = Arc::clone(model.plan());
+        // One of its own for each inference: nothing of one helps against another.
         let root = fresh_seed()?;
         let scope = Scope { session: *id, inference, step: 0, direction: Direction::ServerToClient };
         let tools = ServerTools {
@@ -79,17 +88,20 @@ impl<'a> PreparingServer<'a> {
             frame: Vec::new(),
         };
         Ok(Self {
-            answering: Answering::start(Arc::clone(model), Arc::clone(keys), Arc::clone(workers), turns)?,
+            answering: Answering::start(Arc::clone(model), halves, Arc::clone(workers), turns)?,
             masks: plan.linear().iter().map(|_| None).collect(),
             model: Arc::clone(model),
             plan,
             session: *id,
             inference,
             masks_root: root.derive(domain::MASKS_ROOT, &scope),
-            root,
+            zeros_root,
+            seed: *seed,
+            keys: Vec::new(),
             offset: Arc::clone(offset),
             tools,
             reverse: reverse.as_mut(),
+            reverse_coins: Some(root.derive(domain::GATE_MASK, &scope).generator()),
             reverse_sums,
             reverse_key: None,
             reverse_counter: HashCounter::new(),
@@ -111,9 +123,7 @@ impl<'a> PreparingServer<'a> {
     /// Draws the coins that decide about signs, and what lets the client send by them.
     fn draw_reverse(&mut self) -> Result<Vec<u8>, InferenceError> {
         let start = Instant::now();
-        let (session, inference) = (self.session, self.inference);
-        let scope = Scope { session, inference, step: 0, direction: Direction::ServerToClient };
-        let coins = self.root.derive(domain::GATE_MASK, &scope).generator();
+        let coins = self.reverse_coins.take().expect("the plan lists the corrections once");
         let receiver = self.reverse.as_deref_mut().expect("the set-up made what the plan needs");
         let (corrections, choices) =
             ReverseChoices::draw(receiver, self.plan.reverse_count(), coins, self.tools.workers)?;
@@ -130,6 +140,20 @@ impl<'a> PreparingServer<'a> {
         let mut tools = AdvanceTools { key, counter: &mut self.reverse_counter, workers, times };
         self.parts[part] = Some(Offered::Ready(offered.take_advance(from, &mut tools)?));
         Ok(())
+    }
+
+    /// Hands a request to the thread that answers, with what its answer takes.
+    fn ask(&mut self, job: JobId, bytes: Vec<u8>) {
+        let planned = self.plan.job(job);
+        let scope = answer_scope(self.session, self.inference, planned.step);
+        let of_session = session_scope(self.session, Direction::ServerToClient, scope.step);
+        self.answering.ask(Asked {
+            job,
+            bytes,
+            key: Arc::clone(&self.keys[planned.group]),
+            layer: LayerSecrets::derive(self.zeros_root, &self.seed, &of_session),
+            secrets: AnswerSecrets::derive(&self.masks_root, &scope),
+        });
     }
 
     /// What is left when all messages have crossed.
@@ -187,12 +211,12 @@ impl Party for PreparingServer<'_> {
         from: &mut dyn Incoming,
     ) -> Result<(), InferenceError> {
         match words {
-            ClientWords::Request(job) => {
-                let bytes = from.piece(bytes)?;
-                let scope = answer_scope(self.session, self.inference, self.plan.job(job).step);
-                let secrets = AnswerSecrets::derive(&self.root, &scope);
-                self.answering.ask(job, bytes, secrets.with_masks_of(&self.masks_root, &scope));
+            ClientWords::PublicKey(ring) => {
+                let parameters = &self.plan.parameters()[ring];
+                let key = PublicKey::from_bytes(parameters, &self.seed, &from.piece(bytes)?)?;
+                self.keys.push(Arc::new(key));
             }
+            ClientWords::Request(job) => self.ask(job, from.piece(bytes)?),
             ClientWords::Corrections => self.tools.labels.correct(from.piece(bytes)?),
             ClientWords::ReverseKey => {
                 let key = from.piece(bytes)?;

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use crypto::he::{LinearAnswer, LinearRequest, PreparedWeights};
+use crypto::he::{Halves, LinearAnswer, LinearRequest, PreparedWeights, SecondHalves};
 use crypto::ot::Depth;
 
 use super::{LinearJob, Plan};
@@ -51,11 +51,16 @@ impl LinearJob {
 }
 
 impl Plan {
-    /// What one inference takes at the client: what is kept, and the largest message beside it.
+    /// What a client keeps for the whole session: the second halves of answers.
+    pub fn client_session_memory(&self) -> u64 {
+        self.linear.iter().map(|job| SecondHalves::length(&job.layout) as u64).sum()
+    }
+
+    /// What one inference takes at the client: what is kept, for the session too, and the largest message beside it.
     pub fn client_memory(&self) -> u64 {
         let largest =
             self.messages(Depth::Four).iter().map(|message| message.bytes as u64).max().unwrap_or(0);
-        self.memory().client() + largest
+        self.memory().client() + self.client_session_memory() + largest
     }
 
     /// What one inference under way takes at the server besides the weights, at most: the larger of its two phases, with
@@ -70,7 +75,10 @@ impl Plan {
     /// polynomials; corrections, labels of a batch a thread, tables on their way.
     pub fn server_offline_memory(&self, threads: NonZeroUsize) -> u64 {
         let messages = |job: &LinearJob| {
-            (LinearRequest::length(&job.layout) as u64, LinearAnswer::length(&job.layout) as u64)
+            (
+                LinearRequest::length(&job.layout) as u64,
+                LinearAnswer::length(&job.layout, Halves::Both) as u64,
+            )
         };
         let flight = self.flights().map(|jobs| jobs.map(messages).map(|(up, down)| up + down).sum::<u64>());
         let largest = self.linear.iter().map(messages).map(|(up, down)| POLYNOMIALS * (up + down)).max();

@@ -2,6 +2,7 @@
 //!
 //! Each is one frame. Requests and replies stand between them and are not listed: they are the service's.
 
+use crypto::he::Halves;
 use crypto::ot::Depth;
 
 use super::Plan;
@@ -21,6 +22,8 @@ pub struct PlannedMessage {
     pub is_upward: bool,
     /// The length of its body.
     pub bytes: usize,
+    /// Whether only the first inference of a session has it.
+    pub is_once: bool,
 }
 
 impl PlannedMessage {
@@ -30,7 +33,8 @@ impl PlannedMessage {
     }
 
     fn of<U, D>(phase: Phase, message: &Planned<U, D>) -> Self {
-        Self { phase, kind: message.kind, is_upward: message.is_upward(), bytes: message.bytes }
+        let is_once = phase == Phase::SetUp;
+        Self { phase, kind: message.kind, is_upward: message.is_upward(), bytes: message.bytes, is_once }
     }
 }
 
@@ -38,16 +42,25 @@ impl Plan {
     /// Lengths and order of all messages of a session with one inference, whose transfers have this depth.
     pub fn messages(&self, depth: Depth) -> Vec<PlannedMessage> {
         let set_up = setup::messages::list(self);
-        let (offline, online) = (offline::messages::list(self, depth, true), online::messages::list(self));
         let set_up = set_up.iter().map(|message| PlannedMessage::of(Phase::SetUp, message));
-        let offline = offline.iter().map(|message| PlannedMessage::of(Phase::Offline, message));
-        let online = online.iter().map(|message| PlannedMessage::of(Phase::Online, message));
-        set_up.chain(offline).chain(online).collect()
+        let mut later = offline::messages::list(self, depth, Halves::First).into_iter().peekable();
+        let offline = offline::messages::list(self, depth, Halves::Both).into_iter().map(|message| {
+            let is_once = later.next_if(|later| later.words == message.words).is_none();
+            PlannedMessage { is_once, ..PlannedMessage::of(Phase::Offline, &message) }
+        });
+        set_up.chain(offline).chain(self.online_messages()).collect()
     }
 
-    /// The offline messages of every further inference of the session.
-    pub(super) fn later_offline_messages(&self, depth: Depth) -> Vec<PlannedMessage> {
-        let messages = offline::messages::list(self, depth, false);
-        messages.iter().map(|message| PlannedMessage::of(Phase::Offline, message)).collect()
+    /// The same of each further inference in that session: it has no messages that are sent once, and answers come without
+    /// their second halves.
+    pub fn further_messages(&self, depth: Depth) -> Vec<PlannedMessage> {
+        let offline = offline::messages::list(self, depth, Halves::First);
+        let offline = offline.iter().map(|message| PlannedMessage::of(Phase::Offline, message));
+        offline.chain(self.online_messages()).collect()
+    }
+
+    fn online_messages(&self) -> Vec<PlannedMessage> {
+        let online = online::messages::list(self);
+        online.iter().map(|message| PlannedMessage::of(Phase::Online, message)).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! Every byte and round of an inference, predicted from the plan alone.
 
-use crypto::he::{LinearAnswer, LinearRequest};
+use crypto::he::{Halves, LinearAnswer, LinearRequest, SecondHalves};
 use crypto::ot::Depth;
 use network::walk::StepId;
 
@@ -31,8 +31,10 @@ pub struct LayerTraffic {
     pub relus: u64,
     /// Positions truncated without one.
     pub linearized: u64,
-    /// Ciphertexts, offline.
+    /// Ciphertexts, offline, for the first inference of a session; keys left out.
     pub homomorphic: u64,
+    /// Of them, those that further ones do without.
+    pub second_halves: u64,
     /// Tables, labels chosen and truncation offers, offline.
     pub nonlinear_offline: u64,
     /// Labels, replies and truncations, online.
@@ -59,8 +61,12 @@ impl Plan {
     pub fn layers(&self, depth: Depth) -> Vec<LayerTraffic> {
         let mut layers: Vec<LayerTraffic> = Vec::new();
         for job in &self.linear {
-            let homomorphic = LinearRequest::length(&job.layout) + LinearAnswer::length(&job.layout);
-            layers.push(LayerTraffic { homomorphic: homomorphic as u64, ..self.empty_layer(job.step) });
+            let answer = LinearAnswer::length(&job.layout, Halves::Both);
+            layers.push(LayerTraffic {
+                homomorphic: (LinearRequest::length(&job.layout) + answer) as u64,
+                second_halves: SecondHalves::length(&job.layout) as u64,
+                ..self.empty_layer(job.step)
+            });
         }
         for planned in &self.parts {
             let Some(step) = planned.step else { continue };
@@ -91,6 +97,7 @@ impl Plan {
             relus: 0,
             linearized: 0,
             homomorphic: 0,
+            second_halves: 0,
             nonlinear_offline: 0,
             online: 0,
             truncation: 0,
@@ -99,6 +106,7 @@ impl Plan {
 
     /// Predicts the traffic, headers of the frames included, with transfers of this depth.
     pub fn traffic(&self, depth: Depth) -> PlannedTraffic {
+        let (messages, further) = (self.messages(depth), self.further_messages(depth));
         let of = |messages: &[PlannedMessage], phase| {
             let mut traffic = Traffic::default();
             let mut last = None;
@@ -114,11 +122,10 @@ impl Plan {
             }
             traffic
         };
-        let messages = self.messages(depth);
         PlannedTraffic {
             set_up: of(&messages, Phase::SetUp),
             offline: of(&messages, Phase::Offline),
-            later_offline: of(&self.later_offline_messages(depth), Phase::Offline),
+            later_offline: of(&further, Phase::Offline),
             online: of(&messages, Phase::Online),
         }
     }

@@ -1,10 +1,10 @@
-//! The client's set-up: what it wants, what it understood, its keys and base transfers.
+//! The client's set-up: what it wants, what it understood, its base transfers.
 
 use std::sync::Arc;
 
 use crypto::domain;
 use crypto::garble::label::Offset;
-use crypto::he::{ClientKey, PublicSeed};
+use crypto::he::{Halves, PublicSeed, SecondHalves};
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::extension::{CorrelatedReceiver, CorrelatedSender, ReceiverSetup, SenderSetup};
 use crypto::ot::values::CorrelationOffset;
@@ -76,31 +76,22 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
-    /// Makes the keys, encoded for the server, and the point of the base transfers.
-    pub(crate) fn make_keys(self) -> Result<(Vec<Vec<u8>>, SenderPoint, Keyed), InferenceError> {
-        let root = fresh_seed()?;
-        let (mut keys, mut messages) = (Vec::new(), Vec::new());
-        for (number, parameters) in self.plan.parameters().iter().enumerate() {
-            let scope = session_scope(self.id, Direction::ClientToServer, number as u32);
-            let key = ClientKey::generate(parameters, &root, &scope);
-            messages.push(key.public_key(&self.seed, &root, &scope).to_bytes(parameters));
-            keys.push(key);
-        }
+    /// Makes the point of the base transfers.
+    pub(crate) fn start_transfers(self) -> Result<(SenderPoint, Transferring), InferenceError> {
         let mut generator = fresh_seed()?.generator();
         let (point, transfers) = ReceiverSetup::start(self.id, self.depth, &mut generator);
-        Ok((messages, point, Keyed { agreed: self, keys, transfers, generator }))
+        Ok((point, Transferring { agreed: self, transfers, generator }))
     }
 }
 
 /// A client whose base transfers wait for the server's points.
-pub(crate) struct Keyed {
+pub(crate) struct Transferring {
     agreed: Agreed,
-    keys: Vec<ClientKey>,
     transfers: ReceiverSetup,
     generator: Generator,
 }
 
-impl Keyed {
+impl Transferring {
     /// Whether the server also sends a point, of the transfers in which it chooses.
     pub(crate) fn reverses(&self) -> bool {
         self.agreed.plan.reverse_count() > 0
@@ -113,7 +104,8 @@ impl Keyed {
         reverse_point: Option<&SenderPoint>,
     ) -> Result<(TreeSums, Option<ReceiverPoints>, ClientSession), InferenceError> {
         let (sums, receiver) = self.transfers.finish(points, &mut self.generator)?;
-        let Agreed { plan, depth, model, agreement, id, .. } = self.agreed;
+        let Agreed { plan, depth, model, agreement, id, seed } = self.agreed;
+        let second_halves = plan.linear().iter().map(|_| None).collect();
         let scope = session_scope(id, Direction::ClientToServer, 0);
         let mut generator = fresh_seed()?.derive(domain::GATE_OFFSET, &scope).generator();
         let correlation = CorrelationOffset::random(&mut generator);
@@ -127,7 +119,8 @@ impl Keyed {
             model,
             agreement,
             id,
-            keys: self.keys,
+            seed,
+            second_halves,
             receiver,
             reverse: None,
             reverse_setup,
@@ -145,7 +138,10 @@ pub(crate) struct ClientSession {
     pub(crate) model: ModelName,
     pub(crate) agreement: Agreement,
     pub(crate) id: SessionId,
-    pub(crate) keys: Vec<ClientKey>,
+    /// Of what the uniform halves of all ciphertexts are made.
+    pub(crate) seed: PublicSeed,
+    /// By layer: what the first inference brought for all.
+    pub(crate) second_halves: Vec<Option<SecondHalves>>,
     pub(crate) receiver: CorrelatedReceiver,
     /// The transfers in which the server chooses, from the first inference on.
     pub(crate) reverse: Option<CorrelatedSender>,
@@ -163,9 +159,9 @@ impl ClientSession {
         inference_id(self.id, self.prepared)
     }
 
-    /// Whether the inference under way is the first of the session.
-    pub(crate) fn is_first(&self) -> bool {
-        self.prepared == 1
+    /// Which halves of answers the inference gets that was begun last.
+    pub(crate) fn halves(&self) -> Halves {
+        Halves::of_inference(self.prepared)
     }
 
     /// Takes the sums of the trees in which the server chooses.

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use crypto::he::PublicKey;
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::{Depth, TreeSums};
 use network::bytes::{ByteReader, Truncated};
@@ -262,7 +261,6 @@ pub(crate) fn list(plan: &Plan) -> Vec<Planned<(), ()>> {
     let down = |bytes| Planned::down((), Kind::SetUp, bytes);
     let outline = plan.outline().to_bytes().len();
     let mut list = vec![up(ClientHello::BYTES), down(ServerHello::BYTES + outline), up(Agreement::BYTES)];
-    list.extend(plan.parameters().iter().map(|parameters| up(PublicKey::length(parameters))));
     list.extend([up(SenderPoint::BYTES), down(ReceiverPoints::BYTES)]);
     let reverses = plan.reverse_count() > 0;
     list.extend(reverses.then(|| down(SenderPoint::BYTES)));

@@ -1,15 +1,15 @@
-//! The server's set-up: which model, whether both understood the same, the client's keys and base transfers.
+//! The server's set-up: which model, whether both understood the same, base transfers.
 
 use std::sync::Arc;
 
 use crypto::domain;
 use crypto::garble::label::Offset;
-use crypto::he::{HeParameters, PublicKey, PublicSeed};
+use crypto::he::{Halves, PublicSeed};
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::extension::{CorrelatedReceiver, CorrelatedSender, ReceiverSetup, SenderSetup};
 use crypto::ot::values::CorrelationOffset;
 use crypto::ot::{Depth, TreeSums};
-use crypto::random::{Direction, Generator, InferenceId, SessionId};
+use crypto::random::{Direction, Generator, InferenceId, Seed, SessionId};
 
 use super::messages::{Agreement, ClientHello, ModelName, NONCE_BYTES, ServerHello};
 use super::{check_wishes, inference_id, session_id, session_scope};
@@ -50,7 +50,7 @@ impl Greeted {
         }
         let id = session_id(&client, &server, ours, (terms, depth), channel_binding);
         let seed = PublicSeed::derive(&client, &server)?;
-        Ok(Agreed { model, depth, name, id, seed, keys: Vec::new() })
+        Ok(Agreed { model, depth, name, id, seed })
     }
 }
 
@@ -61,22 +61,9 @@ pub(crate) struct Agreed {
     name: ModelName,
     pub(crate) id: SessionId,
     seed: PublicSeed,
-    keys: Vec<PublicKey>,
 }
 
 impl Agreed {
-    /// The parameters of the key that comes next, if one does.
-    pub(crate) fn next_key(&self) -> Option<&HeParameters> {
-        self.model.plan().parameters().get(self.keys.len())
-    }
-
-    /// Takes the next key.
-    pub(crate) fn take_key(&mut self, bytes: &[u8]) -> Result<(), InferenceError> {
-        let parameters = &self.model.plan().parameters()[self.keys.len()];
-        self.keys.push(PublicKey::from_bytes(parameters, &self.seed, bytes)?);
-        Ok(())
-    }
-
     /// Answers the point of the base transfers.
     pub(crate) fn hear(
         self,
@@ -88,10 +75,15 @@ impl Agreed {
         let offset = Arc::new(Offset::new(correlation.expose())?);
         let depth = self.depth;
         let (points, transfers) = SenderSetup::start(self.id, depth, correlation, point, &mut generator);
+        let zeros_root = fresh_seed()?;
         let reverses = self.model.plan().reverse_count() > 0;
         let reverse = reverses.then(|| ReceiverSetup::start(self.id.reversed(), depth, &mut generator));
         let (reverse_point, reverse) = reverse.unzip();
-        Ok((points, reverse_point, Waiting { agreed: self, offset, transfers, reverse, generator }))
+        Ok((
+            points,
+            reverse_point,
+            Waiting { agreed: self, offset, transfers, reverse, generator, zeros_root },
+        ))
     }
 }
 
@@ -103,6 +95,7 @@ pub(crate) struct Waiting {
     /// Of the transfers in which the server chooses.
     reverse: Option<ReceiverSetup>,
     generator: Generator,
+    zeros_root: Seed,
 }
 
 impl Waiting {
@@ -116,7 +109,7 @@ impl Waiting {
         sums: &TreeSums,
         reverse_points: Option<&ReceiverPoints>,
     ) -> Result<ServerSession, InferenceError> {
-        let Agreed { model, depth, name, id, keys, .. } = self.agreed;
+        let Agreed { model, depth, name, id, seed } = self.agreed;
         let sender = self.transfers.finish(sums);
         let reverse = self.reverse.zip(reverse_points);
         let reverse = reverse.map(|(setup, points)| setup.finish(points, &mut self.generator)).transpose()?;
@@ -126,7 +119,8 @@ impl Waiting {
             depth,
             name,
             id,
-            keys: keys.into(),
+            seed,
+            zeros_root: self.zeros_root,
             sender,
             offset: self.offset,
             reverse,
@@ -142,7 +136,10 @@ pub(crate) struct ServerSession {
     pub(crate) depth: Depth,
     pub(crate) name: ModelName,
     pub(crate) id: SessionId,
-    pub(crate) keys: Arc<[PublicKey]>,
+    /// Of what the uniform halves of all ciphertexts are made.
+    pub(crate) seed: PublicSeed,
+    /// Where what hides the second halves of all answers comes from, and nothing else. It is never stored.
+    pub(crate) zeros_root: Seed,
     pub(crate) sender: CorrelatedSender,
     pub(crate) offset: Arc<Offset>,
     /// The transfers in which the server chooses.
@@ -160,8 +157,8 @@ impl ServerSession {
         inference_id(self.id, self.prepared)
     }
 
-    /// Whether the inference under way is the first of the session.
-    pub(crate) fn is_first(&self) -> bool {
-        self.prepared == 1
+    /// Which halves of answers the inference gets that was begun last.
+    pub(crate) fn halves(&self) -> Halves {
+        Halves::of_inference(self.prepared)
     }
 }

@@ -22,14 +22,15 @@ use sordino_inference::InferenceError;
 use sordino_inference::client::{Answer, Client, ShareRecord};
 use sordino_inference::connection::frame::{FrameKind, HEADER_BYTES, Header, MAGIC, PROTOCOL_VERSION};
 use sordino_inference::connection::{Connection, MemoryStream, Role, memory_pair};
-use sordino_inference::plan::Reveal;
+use sordino_inference::plan::{Reveal, Terms};
 use sordino_inference::server::{ServedModel, Server, WeightMemory};
 
 /// A residual network with ReLUs that were kept, dropped by pixel, and dropped altogether.
 pub(crate) fn tiny_model() -> InferenceModel {
     let spec = zoo::build("resnet20:m=4,depths=1+1+1", 16, 10).unwrap();
     let masks = spec.walk().sites().iter().enumerate().map(|(index, site)| match index % 3 {
-        0 => SiteMask::Pixels(Bits::collect((0..site.shape.scalars()).map(|place| place % 3 > 0))),
+        // Multiples of eight: messages without padding are what a simulator can draw.
+        0 => SiteMask::Pixels(Bits::collect((0..site.shape.scalars()).map(|place| place % 4 > 0))),
         1 => SiteMask::DropAll,
         _ => SiteMask::KeepAll,
     });
@@ -243,5 +244,10 @@ fn ask(wire: Wire, reveal: Reveal, images: &[Image]) -> Result<Vec<(Answer, Shar
 
 /// A model laid out for serving.
 pub(crate) fn served(model: &InferenceModel) -> Arc<ServedModel> {
-    Arc::new(ServedModel::new(model, Reveal::Logits, WeightMemory::Everything).unwrap())
+    served_with(model, Terms::default())
+}
+
+/// The same on other terms.
+pub(crate) fn served_with(model: &InferenceModel, terms: Terms) -> Arc<ServedModel> {
+    Arc::new(ServedModel::new(model, terms, WeightMemory::Everything).unwrap())
 }

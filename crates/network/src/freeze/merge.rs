@@ -20,6 +20,7 @@ mod parallel;
 use super::graph::{FloatLinear, FloatOperation, Graph, Node, Reader, Window};
 use crate::inference_model::LinearGeometry;
 use crate::reference::kernels;
+use crate::shape::Shape;
 use crate::spec::Pool;
 use crate::walk::{ConvGeometry, StepId};
 
@@ -251,11 +252,14 @@ fn fold_division(graph: &mut Graph) -> bool {
 
 /// By how many an average divides at each pixel it makes.
 pub(super) fn average_counts(graph: &Graph, id: StepId, window: &Window) -> Vec<u32> {
-    let node = &graph[id];
-    let size = graph.shape(node.inputs[0]);
+    window_counts(window, graph.shape(graph[id].inputs[0]), graph[id].shape)
+}
+
+/// How many scalars a window holds at each pixel that it makes.
+pub(super) fn window_counts(window: &Window, input: Shape, output: Shape) -> Vec<u32> {
     match window {
-        Window::Whole => vec![size.pixels() as u32],
-        Window::Pool(pool) => kernels::average_counts(pool, size, node.shape),
+        Window::Whole => vec![input.pixels() as u32],
+        Window::Pool(pool) => kernels::average_counts(pool, input, output),
     }
 }
 

@@ -15,8 +15,6 @@ use crate::mask::SiteMask;
 use crate::shape::Shape;
 use crate::walk::{Place, StepId, ValueId};
 
-/// What a rescaling inside a linear run leaves of a value.
-const RESCALED_BITS: u32 = 18;
 /// A rescaling that drops fewer bits is not worth its messages.
 const MIN_GAP: u32 = 3;
 
@@ -103,6 +101,23 @@ impl ScalePlan {
         ValueId(self.steps.len())
     }
 
+    /// The value with the widest ring, by the name of what makes it, and that ring.
+    pub(super) fn widest_ring(&self) -> Option<(String, u32)> {
+        let image = ("the image".to_owned(), self.image_ring_bits);
+        let rings = self.steps.iter().map(|step| (step.name.clone(), step.ring_bits));
+        rings.chain([image]).max_by_key(|(_, bits)| *bits)
+    }
+
+    /// Round trips of one inference.
+    pub(super) fn round_trips(&self) -> usize {
+        self.steps.iter().map(|step| step.depth).max().unwrap_or(0)
+    }
+
+    /// How many scalars are rescaled without a ReLU having asked for it.
+    pub(super) fn rescaled_scalars(&self) -> u64 {
+        self.steps.iter().filter(|step| step.node.is_none()).map(|step| step.shape.scalars()).sum()
+    }
+
     fn assign_rings(&mut self) {
         let mut rings = vec![1; self.steps.len()];
         // What is read last is planned first: the logits, then what made them.
@@ -127,13 +142,8 @@ pub(super) struct Problem<'a> {
     pub(super) image_fraction: u32,
     /// By node; only linear ones have any.
     pub(super) scales: &'a [Option<LayerScale>],
-}
-
-impl Problem<'_> {
-    /// No value may need more bits than this; truncation takes one more, and rounding may.
-    pub(super) fn width_limit(&self) -> u32 {
-        self.options.widest_ring_bits - 2
-    }
+    /// Whether weights may go without bits.
+    pub(super) may_trim: bool,
 }
 
 struct Planner<'a> {
@@ -192,10 +202,10 @@ impl Planner<'_> {
     /// The input of a node that adds fraction bits, rescaled where the output would not fit any ring.
     fn narrowed(&mut self, id: StepId, input: ValueId, added: i32) -> ValueId {
         let fraction = self.fraction(input).saturating_add_signed(added);
-        let is_wide = scales::width(self.node_magnitude(id), fraction, 0) > self.problem.width_limit();
-        let target = scales::fraction(self.magnitude(input), RESCALED_BITS);
+        let is_wide = scales::width(self.node_magnitude(id), fraction, 0) > self.choices.width_limit;
+        let target = scales::fraction(self.magnitude(input), self.choices.rescaled_bits);
         if self.choices.force && is_wide && target < self.fraction(input) {
-            return self.rescale(id, input, target);
+            return self.rescale_for_all(id, input, target);
         }
         input
     }
@@ -234,15 +244,22 @@ impl Planner<'_> {
         let largest =
             inputs.iter().map(|input| self.magnitude(*input)).fold(self.node_magnitude(id), f64::max);
         let fraction = inputs.iter().map(|input| self.fraction(*input)).max().unwrap_or(0);
-        if !self.choices.force || scales::width(largest, fraction, 0) <= self.problem.width_limit() {
+        if !self.choices.force || scales::width(largest, fraction, 0) <= self.choices.width_limit {
             return;
         }
-        let target = scales::fraction(largest, RESCALED_BITS);
+        let target = scales::fraction(largest, self.choices.rescaled_bits);
         for input in inputs {
             if self.fraction(*input) > target {
-                *input = self.rescale(id, *input, target);
+                *input = self.rescale_for_all(id, *input, target);
             }
         }
+    }
+
+    /// A rescaling that everything after it reads: once it is paid for, the finer value would only widen rings.
+    fn rescale_for_all(&mut self, reader: StepId, input: ValueId, fraction: u32) -> ValueId {
+        let rescaled = self.rescale(reader, input, fraction);
+        self.values.iter_mut().filter(|value| **value == input).for_each(|value| *value = rescaled);
+        rescaled
     }
 
     /// A sum whose division is more fraction bits, or a multiplication where the count is no power of two.

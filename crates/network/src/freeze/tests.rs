@@ -1,5 +1,5 @@
 use super::*;
-use crate::inference_model::ModelOperation;
+use crate::inference_model::{MAX_RING_BITS, ModelOperation};
 use crate::mask::{Bits, SiteMask};
 use crate::reference::{self, Coins, float};
 use crate::transform::{self, Reuse, ReuseScope, ThinChoice};
@@ -154,11 +154,11 @@ fn culled_and_thinned() -> NetworkSpec {
 }
 
 #[test]
-fn long_linear_runs_fit_without_round_trips_of_their_own() {
+fn long_linear_runs_fit_wide_rings_without_round_trips_of_their_own() {
     let spec = culled_and_thinned();
     let weights = FloatWeights::random(&spec, 1);
-    let (model, report) =
-        freeze(&spec, &weights, None, &images(&spec, 1, 4), &FreezeOptions::default()).unwrap();
+    let options = FreezeOptions { widest_ring_bits: MAX_RING_BITS, ..FreezeOptions::default() };
+    let (model, report) = freeze(&spec, &weights, None, &images(&spec, 1, 4), &options).unwrap();
     assert_eq!(model.outline().relu_count(), 26_112);
     assert_eq!((report.round_trips, report.rescaling_round_trips), (6, 0));
     assert_eq!(report.overflows, []);
@@ -173,13 +173,83 @@ fn long_linear_runs_fit_without_round_trips_of_their_own() {
 }
 
 #[test]
-fn a_narrow_limit_is_kept_at_the_price_of_round_trips() {
+fn usual_rings_cost_a_long_linear_run_one_round_trip() {
     let spec = culled_and_thinned();
     let weights = FloatWeights::random(&spec, 1);
-    let options = FreezeOptions { widest_ring_bits: 40, ..FreezeOptions::default() };
+    let options = FreezeOptions::default();
     let (_, report) = freeze(&spec, &weights, None, &images(&spec, 1, 2), &options).unwrap();
     assert!(report.widest_ring_bits <= 40, "{}", report.widest_ring_bits);
-    assert!(report.rescaling_round_trips > 0);
+    assert_eq!((report.round_trips, report.rescaling_round_trips), (7, 1));
+    assert_eq!(report.overflows, []);
+}
+
+#[test]
+fn a_ring_that_nothing_narrows_is_refused() {
+    let spec = culled_and_thinned();
+    let weights = FloatWeights::random(&spec, 1);
+    let options = FreezeOptions { widest_ring_bits: 24, activation_bits: 20, ..FreezeOptions::default() };
+    let refusal = freeze(&spec, &weights, None, &images(&spec, 1, 1), &options).unwrap_err().to_string();
+    assert!(refusal.contains("bits, and at most 24 were asked for"), "{refusal}");
+}
+
+#[test]
+fn freezing_anew_keeps_weights_and_round_trips_of_every_family() {
+    for (spec, seed) in small_zoo().into_iter().zip(0..) {
+        let mask = mixed_mask(&spec, seed);
+        let (weights, calibration) = (FloatWeights::random(&spec, 2), images(&spec, 1, 2));
+        let options = FreezeOptions::default();
+        let (model, before) = freeze(&spec, &weights, Some(&mask), &calibration, &options).unwrap();
+        let (again, after) = refreeze(&model, &calibration, &options).unwrap();
+        assert_eq!((&before.overflows, &after.overflows), (&vec![], &vec![]), "{}", spec.name());
+        assert_eq!(before.round_trips, after.round_trips, "{}", spec.name());
+        assert_eq!(model.outline().relu_count(), again.outline().relu_count());
+        let both = model.layers().iter().zip(again.layers());
+        assert!(both.clone().all(|(one, other)| one.weights == other.weights), "{}", spec.name());
+    }
+}
+
+#[test]
+fn freezing_anew_narrows_rings_and_keeps_weights_and_answers() {
+    let spec = culled_and_thinned();
+    let (weights, calibration) = (FloatWeights::random(&spec, 1), images(&spec, 1, 4));
+    let wide =
+        FreezeOptions { widest_ring_bits: MAX_RING_BITS, activation_bits: 13, ..FreezeOptions::default() };
+    let (model, before) = freeze(&spec, &weights, None, &calibration, &wide).unwrap();
+    let narrow = FreezeOptions { widest_ring_bits: 40, ..wide };
+    let (again, after) = refreeze(&model, &calibration, &narrow).unwrap();
+    assert!(before.widest_ring_bits > 40 && after.widest_ring_bits <= 40, "{}", after.widest_ring_bits);
+    for (one, other) in model.layers().iter().zip(again.layers()) {
+        assert_eq!(one.weights, other.weights);
+    }
+    for image in &images(&spec, 7, 5) {
+        let scaled = |model: &InferenceModel| {
+            let unit = scales::power(-(model.outline().logit_fraction() as i32));
+            let logits = reference::run(model, image).unwrap();
+            logits.into_iter().map(|logit| logit as f64 * unit).collect::<Vec<f64>>()
+        };
+        let (one, other) = (scaled(&model), scaled(&again));
+        let largest = one.iter().fold(0.0, |largest: f64, logit| largest.max(logit.abs()));
+        let differs = |(one, other): (&f64, &f64)| (one - other).abs() / largest;
+        let worst = one.iter().zip(&other).map(differs).fold(0.0, f64::max);
+        assert!(worst < 0.01, "{worst}");
+    }
+}
+
+#[test]
+fn what_freezing_does_not_make_is_not_frozen_anew() {
+    let spec = zoo::build("resnet10:m=2", 8, 10).unwrap();
+    let (weights, calibration) = (FloatWeights::random(&spec, 2), images(&spec, 1, 1));
+    let options = FreezeOptions::default();
+    let (model, _) = freeze(&spec, &weights, None, &calibration, &options).unwrap();
+    let mut outline = model.outline().clone();
+    // The mean over the map as a sum of another scale.
+    for step in outline.steps.iter_mut().rev().take(2) {
+        step.fraction += 1;
+    }
+    let odd = InferenceModel::new(outline, model.layers().to_vec()).unwrap();
+    let refusal = |images: &[Image]| refreeze(&odd, images, &options).unwrap_err().to_string();
+    assert!(refusal(&calibration).contains("head.mean1 cannot be frozen anew"));
+    assert!(refusal(&[]).contains("0 images"));
 }
 
 #[test]

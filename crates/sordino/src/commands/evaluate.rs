@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::Args;
 use network::inference_model::InferenceModel;
-use recipes::data::{self, DataRequest, SyntheticSize};
-use recipes::trial::{count_right, spread};
+use recipes::data;
+use recipes::trial::{TrialRounding, count_right, spread};
 use results::RecordFile;
 use serde::Serialize;
 
 use super::model::is_model_file;
 use super::train::DeviceChoice;
-use super::trial::{digest, note_model, progress, threads_or_all};
+use super::trial::{digest, images_for, note_model, progress, threads_or_all};
 use super::{Answer, trainer, write_json};
 
 #[derive(Debug, Args)]
@@ -34,6 +34,9 @@ pub(super) struct Arguments {
     /// For a model: so many test images, evenly over all of them [default: all].
     #[arg(long, value_name = "COUNT")]
     images: Option<usize>,
+    /// For a model: round by shares as private inference does, drawn from this seed, instead of to nearest.
+    #[arg(long, value_name = "SEED", conflicts_with = "record")]
+    private_rounding: Option<u16>,
     /// For a model: note its accuracy in the record of the run that it was frozen from, which `sordino pareto` shows:
     /// the run's folder, record.json or records.json.
     #[arg(long, value_name = "RECORD")]
@@ -53,14 +56,18 @@ struct ModelReport {
     images: u64,
     correct: u64,
     integer_accuracy: f64,
+    /// The seed of the shares that rounded; none for rounding to nearest.
+    private_rounding: Option<u16>,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     if is_model_file(&arguments.checkpoint) {
         return evaluate_model(arguments, &arguments.checkpoint, out);
     }
-    if arguments.images.is_some() || arguments.record.is_some() {
-        bail!("--images and --record belong to a frozen model, whose name ends in .sordino");
+    if arguments.images.is_some() || arguments.record.is_some() || arguments.private_rounding.is_some() {
+        bail!(
+            "--images, --private-rounding and --record belong to a frozen model, whose name ends in .sordino"
+        );
     }
     trainer::evaluate(arguments, out)
 }
@@ -73,7 +80,8 @@ fn evaluate_model(arguments: &Arguments, path: &Path, out: &mut dyn Write) -> an
         bail!("there are no test images; expected at least one");
     }
     let bar = progress(set.len());
-    let correct = count_right(&model, &set, threads_or_all(arguments.threads), &|| bar.inc(1))?;
+    let rounding = arguments.private_rounding.map_or(TrialRounding::Nearest, TrialRounding::Private);
+    let correct = count_right(&model, &set, rounding, threads_or_all(arguments.threads), &|| bar.inc(1))?;
     bar.finish_and_clear();
     let (images, share) = (set.len() as u64, correct as f64 / set.len() as f64);
     if let Some(record) = &arguments.record {
@@ -87,12 +95,14 @@ fn evaluate_model(arguments: &Arguments, path: &Path, out: &mut dyn Write) -> an
         images,
         correct,
         integer_accuracy: share,
+        private_rounding: arguments.private_rounding,
     };
     if arguments.json {
         return write_json(out, &report);
     }
     writeln!(out, "{}, frozen, {} ReLUs", report.network, report.relus)?;
-    writeln!(out, "{:.2}% of {images} test images of {}", 100.0 * share, report.data)?;
+    let rounded = if report.private_rounding.is_some() { ", rounded as in private" } else { "" };
+    writeln!(out, "{:.2}% of {images} test images of {}{rounded}", 100.0 * share, report.data)?;
     if let Some(record) = &arguments.record {
         writeln!(out, "noted in {}", RecordFile::open(record)?.path().display())?;
     }
@@ -112,14 +122,5 @@ fn test_images(arguments: &Arguments, model: &InferenceModel) -> anyhow::Result<
             "a model does not know its images; name them with --data DIR, or the run it was frozen from with --record"
         );
     };
-    let side = Some(model.outline().input.height);
-    let survey = data::survey(directory, side);
-    let Some(kind) = survey.kind else {
-        bail!(
-            "{} holds no images that are known; `sordino data check` says what is there",
-            directory.display()
-        );
-    };
-    let request = DataRequest { kind, side, synthetic: SyntheticSize::default() };
-    Ok(data::open(&request, Some(directory))?.test)
+    Ok(images_for(model, directory)?.test)
 }

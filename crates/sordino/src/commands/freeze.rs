@@ -1,7 +1,9 @@
 //! `sordino freeze NETWORK -o FILE.sordino`: a network and its weights become the integers that are served.
 //! `sordino freeze RUN -o FILE.sordino`: so does a checkpoint of a run.
+//! `sordino freeze OLD.sordino -o NEW.sordino`: a model gets other rings.
 
 mod checkpoint;
+mod frozen;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -51,16 +53,14 @@ struct Report {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
-    if let Some(path) = arguments.model.file() {
-        bail!("{} is frozen already; expected a network by name or TOML file", path.display());
-    }
     if !is_model_file(&arguments.output) {
         let name = arguments.output.display();
         bail!("{name} would not be known for a model; give it a name that ends in .sordino");
     }
-    let report = match arguments.model.checkpoint() {
-        Some(path) => checkpoint::freeze(arguments, path)?,
-        None => {
+    let report = match (arguments.model.file(), arguments.model.checkpoint()) {
+        (Some(path), _) => frozen::freeze(arguments, path)?,
+        (None, Some(path)) => checkpoint::freeze(arguments, path)?,
+        (None, None) => {
             arguments.checkpoint.refuse()?;
             let (model, freezing) = arguments.model.freeze()?;
             model.save(&arguments.output)?;

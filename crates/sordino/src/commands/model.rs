@@ -24,6 +24,7 @@ const CALIBRATION_IMAGES: u64 = 8;
 /// The seed of the first image to try a model on, beyond those of calibration.
 const FIRST_TRIAL_SEED: u64 = 1000;
 
+const DEFAULT_WEIGHT_BITS: u8 = 8;
 /// The longest file of class names.
 const MAX_CLASS_NAMES_BYTES: u64 = 1 << 22;
 
@@ -53,11 +54,15 @@ pub(super) struct ModelArguments {
     #[arg(long, value_enum, default_value_t = Outline::Fine)]
     outline: Outline,
     /// Bits of a weight: 8 or 12.
-    #[arg(long, default_value_t = 8, value_name = "BITS")]
+    #[arg(long, default_value_t = DEFAULT_WEIGHT_BITS, value_name = "BITS")]
     weight_bits: u8,
-    /// Bits of an activation, 2 to 24. More of them cost a few per cent each and bring private logits closer to plain ones.
-    #[arg(long, default_value_t = FreezeOptions::default().activation_bits, value_name = "BITS")]
-    activation_bits: u32,
+    /// Bits of an activation, 2 to 24. More of them cost a few per cent each and bring private logits closer to plain ones
+    /// [default: 10].
+    #[arg(long, value_name = "BITS")]
+    activation_bits: Option<u32>,
+    /// The widest ring, 24 to 62 bits. Narrow rings make linear layers cheap; long runs of them pay with round trips.
+    #[arg(long, default_value_t = FreezeOptions::default().widest_ring_bits, value_name = "BITS")]
+    max_ring_bits: u32,
     /// Fix the scales on the images of this folder (PNG, JPEG, WebP) instead of random ones; trained weights want
     /// images of the kind they were trained on.
     #[arg(long, value_name = "DIR")]
@@ -103,14 +108,32 @@ impl ModelArguments {
         path.is_dir().then_some(path)
     }
 
+    /// The folder of images that fix the scales, where one was named.
+    pub(super) fn calibrate(&self) -> Option<&Path> {
+        self.calibrate.as_deref()
+    }
+
+    /// Whether bits of activations were asked for.
+    pub(super) fn says_activation_bits(&self) -> bool {
+        self.activation_bits.is_some()
+    }
+
     /// Whether anything was asked for that models and checkpoints have fixed.
     pub(super) fn changes_network(&self) -> bool {
+        self.changes_trained() || self.calibrate.is_some()
+    }
+
+    /// Whether anything was asked for that cannot change when a model is frozen anew.
+    pub(super) fn changes_frozen(&self) -> bool {
+        self.changes_trained() || self.weight_bits != DEFAULT_WEIGHT_BITS
+    }
+
+    fn changes_trained(&self) -> bool {
         self.reduction.reduction() != Reduction::default()
             || self.network.changes_size()
             || self.relus.is_some()
             || self.mask.is_some()
             || self.weights.is_some()
-            || self.calibrate.is_some()
             || self.mean.is_some()
             || self.deviation.is_some()
             || self.class_names.is_some()
@@ -187,8 +210,15 @@ impl ModelArguments {
             Outline::Fine => OutlineDetail::Fine,
             Outline::Coarse => OutlineDetail::Coarse,
         };
-        let activation_bits = self.activation_bits;
-        Ok(FreezeOptions { weight_bits, activation_bits, outline, ..FreezeOptions::default() })
+        let usual = FreezeOptions::default();
+        let activation_bits = self.activation_bits.unwrap_or(usual.activation_bits);
+        Ok(FreezeOptions {
+            weight_bits,
+            activation_bits,
+            outline,
+            widest_ring_bits: self.max_ring_bits,
+            ..usual
+        })
     }
 
     /// What the scales are fixed on.

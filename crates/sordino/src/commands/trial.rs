@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
+use anyhow::bail;
 use indicatif::{ProgressBar, ProgressStyle};
 use network::inference_model::InferenceModel;
+use recipes::data::{self, DataRequest, SyntheticSize};
 use results::{FrozenModel, PrivateTiming, RecordFile, percent};
 
 /// Notes in a record what a model does on test images; the share that it tells right is from 0 to 1.
@@ -36,6 +38,19 @@ pub(super) fn note_timing(
 /// What names a model.
 pub(super) fn digest(model: &InferenceModel) -> String {
     model.digest().to_string()
+}
+
+/// The images of a folder, in the size that a model takes.
+pub(super) fn images_for(model: &InferenceModel, directory: &Path) -> anyhow::Result<data::DataPair> {
+    let side = Some(model.outline().input.height);
+    let Some(kind) = data::survey(directory, side).kind else {
+        bail!(
+            "{} holds no images that are known; `sordino data check` says what is there",
+            directory.display()
+        );
+    };
+    let request = DataRequest { kind, side, synthetic: SyntheticSize::default() };
+    Ok(data::open(&request, Some(directory))?)
 }
 
 /// The threads asked for, or one for each core.

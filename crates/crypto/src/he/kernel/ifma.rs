@@ -40,14 +40,18 @@ pub(super) fn divide(
     unsafe { divide_lanes(modulus, residues, divisor, divisor_residues, inverse) }
 }
 
-pub(super) fn accumulate(modulus: &Modulus, input: &Accumulation<'_>, results: &mut [AlignedWords]) {
+pub(super) fn accumulate<const HALVES: usize>(
+    modulus: &Modulus,
+    input: &Accumulation<'_, HALVES>,
+    results: &mut [AlignedWords],
+) {
     // SAFETY: as above.
     unsafe {
         match input.outputs {
-            1 => accumulate_outputs::<1>(modulus, input, results),
-            2 => accumulate_outputs::<2>(modulus, input, results),
-            3 => accumulate_outputs::<3>(modulus, input, results),
-            _ => accumulate_outputs::<4>(modulus, input, results),
+            1 => accumulate_outputs::<1, HALVES>(modulus, input, results),
+            2 => accumulate_outputs::<2, HALVES>(modulus, input, results),
+            3 => accumulate_outputs::<3, HALVES>(modulus, input, results),
+            _ => accumulate_outputs::<4, HALVES>(modulus, input, results),
         }
     }
 }
@@ -86,39 +90,45 @@ fn divide_lanes(
 }
 
 #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
-fn accumulate_outputs<const OUTPUTS: usize>(
+fn accumulate_outputs<const OUTPUTS: usize, const HALVES: usize>(
     modulus: &Modulus,
-    input: &Accumulation<'_>,
+    input: &Accumulation<'_, HALVES>,
     results: &mut [AlignedWords],
 ) {
     let reduction = Reduction::new(modulus);
     let used = input.first_term..input.first_term + input.terms;
-    let first = lanes(input.ciphertext[0]).chunks_exact(input.stored_terms);
-    let second = lanes(input.ciphertext[1]).chunks_exact(input.stored_terms);
+    let ciphertext = input.ciphertext.map(lanes);
+    let public_key = input.public_key.map(lanes);
     let weights = lanes(input.weights).as_chunks::<OUTPUTS>().0.chunks_exact(input.terms);
-    let keys = lanes(input.public_key[0]).iter().zip(lanes(input.public_key[1]));
     let zeros = lanes(input.zero).as_chunks::<OUTPUTS>().0;
-    let blocks = first.zip(second).zip(weights).zip(keys.zip(zeros));
-    for (block, (((first, second), weights), ((key, second_key), zero))) in blocks.enumerate() {
-        let mut sums = [[(_mm512_setzero_si512(), _mm512_setzero_si512()); 2]; OUTPUTS];
-        add_products(&mut sums, [load(key), load(second_key)], zero);
-        for ((first, second), weights) in first[used.clone()].iter().zip(&second[used.clone()]).zip(weights) {
-            add_products(&mut sums, [load(first), load(second)], weights);
+    for (block, (weights, zero)) in weights.zip(zeros).enumerate() {
+        let mut sums = [[(_mm512_setzero_si512(), _mm512_setzero_si512()); HALVES]; OUTPUTS];
+        let mut halves = [_mm512_setzero_si512(); HALVES];
+        for (half, key) in halves.iter_mut().zip(&public_key) {
+            *half = load(&key[block]);
+        }
+        add_products(&mut sums, halves, zero);
+        let stored = ciphertext.map(|half| &half[block * input.stored_terms..][used.clone()]);
+        for (term, weights) in weights.iter().enumerate() {
+            for (half, stored) in halves.iter_mut().zip(&stored) {
+                *half = load(&stored[term]);
+            }
+            add_products(&mut sums, halves, weights);
         }
         for (output, sums) in sums.iter().enumerate() {
             for (half, sum) in sums.iter().enumerate() {
-                store(&mut lanes_mut(&mut results[2 * output + half])[block], reduction.apply(*sum));
+                store(&mut lanes_mut(&mut results[HALVES * output + half])[block], reduction.apply(*sum));
             }
         }
     }
 }
 
-/// Adds both halves times each output's weight, low and high words apart.
+/// Adds each half times each output's weight, low and high words apart.
 #[target_feature(enable = "avx512f,avx512dq,avx512ifma")]
 #[inline]
-fn add_products<const OUTPUTS: usize>(
-    sums: &mut [[(__m512i, __m512i); 2]; OUTPUTS],
-    halves: [__m512i; 2],
+fn add_products<const OUTPUTS: usize, const HALVES: usize>(
+    sums: &mut [[(__m512i, __m512i); HALVES]; OUTPUTS],
+    halves: [__m512i; HALVES],
     weights: &[Lanes; OUTPUTS],
 ) {
     for (sums, weight) in sums.iter_mut().zip(weights) {

@@ -76,9 +76,13 @@ pub(super) fn divide(
     }
 }
 
-pub(super) fn accumulate(modulus: &Modulus, input: &Accumulation<'_>, results: &mut [AlignedWords]) {
+pub(super) fn accumulate<const HALVES: usize>(
+    modulus: &Modulus,
+    input: &Accumulation<'_, HALVES>,
+    results: &mut [AlignedWords],
+) {
     for (index, result) in results.iter_mut().enumerate() {
-        let (output, half) = (index / 2, index % 2);
+        let (output, half) = (index / HALVES, index % HALVES);
         for (position, value) in result.iter_mut().enumerate() {
             let (low, high) = split(sum_of_products(input, output, half, position));
             *value = modulus.reduce_montgomery(low, high);
@@ -86,7 +90,12 @@ pub(super) fn accumulate(modulus: &Modulus, input: &Accumulation<'_>, results: &
     }
 }
 
-fn sum_of_products(input: &Accumulation<'_>, output: usize, half: usize, position: usize) -> u128 {
+fn sum_of_products<const HALVES: usize>(
+    input: &Accumulation<'_, HALVES>,
+    output: usize,
+    half: usize,
+    position: usize,
+) -> u128 {
     let (block, lane) = (position / LANES, position % LANES);
     let zero = input.zero[(block * input.outputs + output) * LANES + lane];
     let mut sum = u128::from(input.public_key[half][position]) * u128::from(zero);

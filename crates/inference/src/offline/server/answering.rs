@@ -7,7 +7,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crypto::he::{
-    AnswerSecrets, LinearAnswer, LinearRequest, PreparedWeights, PublicKey, TileInputs, WeightScratch,
+    AnswerSecrets, Halves, LayerSecrets, LinearAnswer, LinearRequest, PreparedWeights, PublicKey, TileInputs,
+    WeightScratch,
 };
 use crypto::secret::Secret;
 
@@ -20,9 +21,18 @@ use crate::workers::Workers;
 /// An encoded answer, the mask that the server keeps, and the time it took.
 type Answered = (Vec<u8>, Secret<Vec<u64>>, Duration);
 
+/// A request and all that its answer takes.
+pub(super) struct Asked {
+    pub(super) job: JobId,
+    pub(super) bytes: Vec<u8>,
+    pub(super) key: Arc<PublicKey>,
+    pub(super) layer: LayerSecrets,
+    pub(super) secrets: AnswerSecrets,
+}
+
 /// The thread that answers.
 pub(super) struct Answering {
-    requests: Option<Sender<(JobId, Vec<u8>, AnswerSecrets)>>,
+    requests: Option<Sender<Asked>>,
     answers: Receiver<Result<Answered, InferenceError>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -30,16 +40,16 @@ pub(super) struct Answering {
 impl Answering {
     pub(super) fn start(
         model: Arc<ServedModel>,
-        keys: Arc<[PublicKey]>,
+        halves: Halves,
         workers: Arc<Workers>,
         turns: Option<Arc<dyn Turns>>,
     ) -> Result<Self, InferenceError> {
-        let (requests, to_compute) = channel::<(JobId, Vec<u8>, AnswerSecrets)>();
+        let (requests, to_compute) = channel::<Asked>();
         let (to_send, answers) = channel();
         let compute = move || {
-            for (job, bytes, secrets) in to_compute {
+            for asked in to_compute {
                 let computing = Computing::begin(turns.as_ref());
-                let answered = answer(&model, &keys, &workers, job, &bytes, &secrets);
+                let answered = answer(&model, halves, &workers, &asked);
                 drop(computing);
                 // Whoever no longer listens has found the connection broken, and says so.
                 if to_send.send(answered).is_err() {
@@ -52,9 +62,9 @@ impl Answering {
     }
 
     /// Hands over a request. A thread that ended says why when its answer is asked for.
-    pub(super) fn ask(&mut self, job: JobId, bytes: Vec<u8>, secrets: AnswerSecrets) {
+    pub(super) fn ask(&mut self, asked: Asked) {
         if let Some(requests) = &self.requests {
-            let _ = requests.send((job, bytes, secrets));
+            let _ = requests.send(asked);
         }
     }
 
@@ -84,27 +94,24 @@ impl Drop for Answering {
 /// One layer's answer, block by block.
 fn answer(
     model: &ServedModel,
-    keys: &[PublicKey],
+    halves: Halves,
     workers: &Workers,
-    job: JobId,
-    bytes: &[u8],
-    secrets: &AnswerSecrets,
+    Asked { job, bytes, key, layer, secrets }: &Asked,
 ) -> Result<Answered, InferenceError> {
     let start = Instant::now();
-    let group = model.plan().job(job).group;
-    let weights: &PreparedWeights = model.encrypted_weights(job);
+    let weights: &PreparedWeights = model.encrypted_weights(*job);
     let layout = weights.layout();
     let request = LinearRequest::from_bytes(layout, bytes)?;
     let mut blocks = Vec::with_capacity(layout.blocks());
     for tile in 0..layout.tiles() {
-        let inputs = TileInputs::expand(layout, &request, tile);
+        let inputs = TileInputs::expand(layout, layer, &request, tile, halves);
         // A scratch serves one thread, so each gets a run of neighboring blocks.
         let numbers: Vec<_> = layout.tile_blocks(tile).collect();
         let runs = numbers.chunks(numbers.len().div_ceil(workers.threads()).max(1)).collect();
         let answered = workers.map(runs, |run: &[usize]| {
             let mut scratch = WeightScratch::default();
-            let block =
-                |block: &usize| weights.answer_block(&keys[group], &inputs, secrets, *block, &mut scratch);
+            let secrets = (layer, secrets);
+            let block = |block: &usize| weights.answer_block(key, &inputs, secrets, *block, &mut scratch);
             Ok::<_, InferenceError>(run.iter().map(block).collect::<Vec<_>>())
         })?;
         blocks.extend(answered.into_iter().flatten());

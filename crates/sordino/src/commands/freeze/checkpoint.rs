@@ -24,10 +24,10 @@ const ACCURACY_IMAGES: usize = 1000;
 /// What only checkpoints need.
 #[derive(Debug, Args)]
 pub(super) struct CheckpointArguments {
-    /// For a run: the folder of its images [default: the one that its recipe names].
+    /// For a run: the folder of its images [default: the one that its recipe names]; for a model: of those it learned from.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// For a run: fix the scales on so many training images [default: 128].
+    /// For a run or model: fix the scales on so many training images [default: 128].
     #[arg(long, value_name = "COUNT")]
     calibration_images: Option<usize>,
     /// For a run: try network and model on so many test images [default: 1000].
@@ -42,6 +42,27 @@ pub(super) struct CheckpointArguments {
 }
 
 impl CheckpointArguments {
+    /// The folder of the images, where one was named.
+    pub(super) fn data(&self) -> Option<&Path> {
+        self.data.as_deref()
+    }
+
+    /// How many training images fix the scales.
+    pub(super) fn calibration_images(&self) -> usize {
+        self.calibration_images.unwrap_or(CALIBRATION_IMAGES)
+    }
+
+    /// Refuses flags that mean nothing to a frozen model.
+    pub(super) fn refuse_for_model(&self) -> anyhow::Result<()> {
+        let is_given = self.accuracy_images.is_some() || self.threads.is_some() || self.record.is_some();
+        if is_given {
+            bail!(
+                "--accuracy-images, --threads and --record belong to a run's folder; `sordino evaluate` tries a model"
+            );
+        }
+        Ok(())
+    }
+
     /// Refuses flags that mean nothing to a network by name.
     pub(super) fn refuse(&self) -> anyhow::Result<()> {
         let given = [
@@ -90,7 +111,7 @@ pub(super) fn freeze(arguments: &Arguments, path: &Path) -> anyhow::Result<Repor
     if arguments.model.changes_network() {
         bail!(
             "{} is trained: its size, ReLUs, classes and normalization are fixed; only --weight-bits, \
-             --activation-bits and --outline can be chosen",
+             --activation-bits, --max-ring-bits and --outline can be chosen",
             path.display()
         );
     }
@@ -104,7 +125,7 @@ pub(super) fn freeze(arguments: &Arguments, path: &Path) -> anyhow::Result<Repor
             "the images are of other sizes or classes than those of the run; name its data with --data DIR"
         );
     }
-    let images = calibration_images(&data.training, extra.calibration_images.unwrap_or(CALIBRATION_IMAGES));
+    let images = calibration_images(&data.training, extra.calibration_images());
     let (model, freezing) = trained.freeze(&images, arguments.model.freeze_options()?)?;
     let count = extra.accuracy_images.unwrap_or(ACCURACY_IMAGES);
     let threads = threads_or_all(extra.threads);

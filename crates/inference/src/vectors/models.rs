@@ -102,7 +102,8 @@ pub(super) fn every_operation() -> InferenceModel {
     with_weights(outline("every operation", shape(1, 4, 4), 20, 4, rows))
 }
 
-/// Two layers without anything between them, in rings that ask for two keys, ReLUs with a ceiling and without.
+/// Two layers without anything between them; ReLUs with a ceiling and without. Its rings ask for three keys, and for answers
+/// that keep one prime of one, one of two, and both.
 pub(super) fn two_flights() -> InferenceModel {
     let linear = |inputs, outputs| ModelOperation::Linear {
         geometry: fully_connected(inputs, outputs),
@@ -113,14 +114,14 @@ pub(super) fn two_flights() -> InferenceModel {
     let relu = ModelOperation::Activate { width: 17, shift: 6, ceiling: None, mask: SiteMask::KeepAll };
     let vector = Shape::vector;
     let rows = vec![
-        ("first", linear(4, 5), vec![0], vector(5), 12, 44),
-        ("second", linear(5, 4), vec![1], vector(4), 18, 32),
+        ("first", linear(4, 5), vec![0], vector(5), 12, 60),
+        ("second", linear(5, 4), vec![1], vector(4), 18, 44),
         ("clipped", clipped, vec![2], vector(4), 6, 18),
         ("third", linear(4, 3), vec![3], vector(3), 12, 18),
         ("relu", relu, vec![4], vector(3), 6, 18),
         ("logits", linear(3, 5), vec![5], vector(5), 12, 18),
     ];
-    let outline = outline("two flights", Shape::new(1, 2, 2), 44, 0, rows);
+    let outline = outline("two flights", Shape::new(1, 2, 2), 60, 0, rows);
     with_weights(ModelOutline { weight_bits: WeightBits::Twelve, ..outline })
 }
 

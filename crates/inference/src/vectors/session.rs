@@ -85,46 +85,25 @@ impl Seeds {
 /// Both parties' work: the client's answers, and what crossed in each direction.
 fn run(case: &Case, seeds: &Seeds, image: &Image) -> (Arc<Plan>, Vec<Answer>, [Vec<u8>; 2]) {
     let &Case { terms, depth, inferences, .. } = case;
-    let count = inferences as u32;
     let served = ServedModel::with_salt(&case.model, terms, WeightMemory::Everything, &seeds.salt).unwrap();
     let served = Arc::new(served);
     let plan = Arc::clone(served.plan());
     let (client_end, server_end) = memory_pair();
     let ((client_wire, up), (server_wire, down)) = (Wire::new(client_end), Wire::new(server_end));
-    let drawn: Vec<_> = seeds.server.iter().map(|(_, seed)| *seed).collect();
+    let [for_client, for_server] =
+        [&seeds.client, &seeds.server].map(|seeds| seeds.iter().map(|(_, seed)| *seed).collect::<Vec<_>>());
     let server = thread::spawn(move || {
-        scripted::install(drawn);
-        let choose = |name: &ModelName| Ok((name.clone(), served));
-        let connection = Connection::new(server_wire, Role::Server);
-        let mut server = Server::accept_with(connection, choose, CHANNEL_BINDING).unwrap();
-        assert!(matches!(server.next_request().unwrap(), Request::Prepare { store: None, .. }));
-        server.reply(&Reply::Accepted { ids: Vec::new() }).unwrap();
-        let prepared: Vec<_> = (0..inferences).map(|_| server.prepare().unwrap()).collect();
-        for prepared in prepared {
-            assert!(matches!(server.next_request().unwrap(), Request::Classify { count: 1 }));
-            server.reply(&Reply::Accepted { ids: Vec::new() }).unwrap();
-            server.classify(prepared).unwrap();
-        }
-        assert!(matches!(server.next_request().unwrap(), Request::Bye));
+        scripted::install(for_server);
+        serve(server_wire, served, inferences);
         assert_eq!(scripted::left(), 0, "the server drew as many seeds as are published");
     });
-    let drawn: Vec<_> = seeds.client.iter().map(|(_, seed)| *seed).collect();
     let image = image.clone();
     let client = thread::spawn(move || {
-        scripted::install(drawn);
+        scripted::install(for_client);
         let model = ModelName::new(MODEL_NAME).unwrap();
         let (reveal, relus, depth) = (Some(terms.reveal), Some(terms.relus), Some(depth));
         let wishes = Wishes { model, reveal, relus, depth, ..Wishes::default() };
-        let connection = Connection::new(client_wire, Role::Client);
-        let mut client = Client::connect_with(connection, &wishes, CHANNEL_BINDING).unwrap();
-        client.request(&Request::Prepare { count, store: None }, |_| {}).unwrap();
-        let prepared: Vec<_> = (0..inferences).map(|_| client.prepare().unwrap()).collect();
-        let mut classify = |prepared| {
-            client.request(&Request::Classify { count: 1 }, |_| {}).unwrap();
-            client.classify(prepared, &image).unwrap()
-        };
-        let answers = prepared.into_iter().map(&mut classify).collect();
-        client.finish().unwrap();
+        let answers = ask(client_wire, &wishes, inferences, &image);
         assert_eq!(scripted::left(), 0, "the client drew as many seeds as are published");
         answers
     });
@@ -132,6 +111,35 @@ fn run(case: &Case, seeds: &Seeds, image: &Image) -> (Arc<Plan>, Vec<Answer>, [V
     server.join().unwrap();
     let sent = [up, down].map(|sent| sent.lock().unwrap().clone());
     (plan, answers, sent)
+}
+
+fn serve(wire: Wire, served: Arc<ServedModel>, inferences: usize) {
+    let choose = |name: &ModelName| Ok((name.clone(), served));
+    let connection = Connection::new(wire, Role::Server);
+    let mut server = Server::accept_with(connection, choose, CHANNEL_BINDING).unwrap();
+    assert!(matches!(server.next_request().unwrap(), Request::Prepare { store: None, .. }));
+    server.reply(&Reply::Accepted { ids: Vec::new() }).unwrap();
+    let prepared: Vec<_> = (0..inferences).map(|_| server.prepare().unwrap()).collect();
+    for prepared in prepared {
+        assert!(matches!(server.next_request().unwrap(), Request::Classify { count: 1 }));
+        server.reply(&Reply::Accepted { ids: Vec::new() }).unwrap();
+        server.classify(prepared).unwrap();
+    }
+    assert!(matches!(server.next_request().unwrap(), Request::Bye));
+}
+
+fn ask(wire: Wire, wishes: &Wishes, inferences: usize, image: &Image) -> Vec<Answer> {
+    let connection = Connection::new(wire, Role::Client);
+    let mut client = Client::connect_with(connection, wishes, CHANNEL_BINDING).unwrap();
+    client.request(&Request::Prepare { count: inferences as u32, store: None }, |_| {}).unwrap();
+    let prepared: Vec<_> = (0..inferences).map(|_| client.prepare().unwrap()).collect();
+    let classify = |prepared| {
+        client.request(&Request::Classify { count: 1 }, |_| {}).unwrap();
+        client.classify(prepared, image).unwrap()
+    };
+    let answers = prepared.into_iter().map(classify).collect();
+    client.finish().unwrap();
+    answers
 }
 
 /// The name of every message and whether the client sends it.

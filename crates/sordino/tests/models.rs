@@ -271,7 +271,7 @@ fn planned_time_follows_the_link() {
 #[test]
 fn a_frozen_model_is_frozen_anew_with_narrower_rings_and_the_same_weights() {
     let [wide, narrow] = ["wide.sordino", "narrow.sordino"].map(ScratchFile::new);
-    let culled = ["--cull", "1", "--thin", "2+3", "-o", wide.path(), "--max-ring-bits", "62"];
+    let culled = ["--cull", "1", "--thin", "2,3", "-o", wide.path(), "--max-ring-bits", "62"];
     let before = json(&small("freeze"), &culled);
     let photographs = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/photographs");
     let flags = ["-o", narrow.path(), "--activation-bits", "10", "--calibrate", photographs];

@@ -144,8 +144,9 @@ fn ask_before(
     // Whoever waited for hours would hear it at the end otherwise.
     ensure!(!output.exists(), "{} exists; one that exists is not touched, name another", output.display());
     let room = client.room()?;
-    let traffic = plan.traffic().offline;
-    let crossing = (traffic.bytes_up + traffic.bytes_down).saturating_mul(u64::from(count));
+    let (first, again) = (plan.traffic().offline, plan.traffic().offline_again);
+    let each = (again.bytes_up + again.bytes_down).saturating_mul(u64::from(count).saturating_sub(1));
+    let crossing = (first.bytes_up + first.bytes_down).saturating_add(each);
     let needed = PreparedFile::full_bytes(plan, description, count);
     let free = free_bytes(output)?;
     // Progress goes to stderr; nothing can be done when that is closed.

@@ -24,7 +24,10 @@ pub(super) struct PrivateReport {
     relus: u64,
     linearized: u64,
     set_up: Phase,
+    /// The first inference of a session.
     offline: Phase,
+    /// Each further one.
+    offline_again: Phase,
     online: Phase,
     truncation_bytes: u64,
     least_times: Vec<LeastTimes>,
@@ -47,6 +50,7 @@ struct LeastTimes {
     link: String,
     set_up_s: f64,
     offline_s: f64,
+    offline_again_s: f64,
     online_s: f64,
 }
 
@@ -109,6 +113,7 @@ impl PrivateReport {
             least_times: links.iter().map(|link| LeastTimes::new(link, &traffic)).collect(),
             set_up: traffic.set_up.into(),
             offline: traffic.offline.into(),
+            offline_again: traffic.offline_again.into(),
             online: traffic.online.into(),
             he: he.collect(),
             memory: plan.memory().into(),
@@ -124,7 +129,10 @@ impl PrivateReport {
         self.layer_table().write(out)?;
         writeln!(out)?;
         self.phase_table().write(out)?;
-        writeln!(out, "\nleast times leave computing out; a round is a change of direction")?;
+        writeln!(
+            out,
+            "\nleast times leave computing out; a round is a change of direction; offline again: each further inference of a session"
+        )?;
         let after = self.convolutions_after;
         match self.convolutions_before {
             Some(before) => writeln!(out, "{before} convolutions, {after} after merging")?,
@@ -186,6 +194,7 @@ impl PrivateReport {
         };
         row("set-up", &self.set_up, |times| times.set_up_s);
         row("offline", &self.offline, |times| times.offline_s);
+        row("offline again", &self.offline_again, |times| times.offline_again_s);
         row("online", &self.online, |times| times.online_s);
         table
     }
@@ -254,6 +263,7 @@ impl LeastTimes {
             link: link.to_string(),
             set_up_s: seconds(traffic.set_up),
             offline_s: seconds(traffic.offline),
+            offline_again_s: seconds(traffic.offline_again),
             online_s: seconds(traffic.online),
         }
     }

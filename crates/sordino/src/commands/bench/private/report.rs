@@ -113,7 +113,7 @@ impl Report {
                 &server.online_cpu_s,
             ),
             set_up: TrafficReport::per_run(transcript.phase(Phase::SetUp), 1),
-            predicted: Predicted::new(&plan.traffic(), arguments.batch as u64),
+            predicted: Predicted::new(&plan.traffic(), runs.len() as u64, arguments.batch as u64),
             by_kind: by_kind(&work(transcript, runs.len()), &server.work_s),
             layers,
             peak_memory: PeakMemory { client: peak_memory(), server: server.peak_memory },
@@ -241,9 +241,19 @@ impl TrafficReport {
 }
 
 impl Predicted {
-    fn new(traffic: &PlannedTraffic, batch: u64) -> Self {
+    /// For one of so many runs in one session: the first inference of all brings more than the others.
+    fn new(traffic: &PlannedTraffic, runs: u64, batch: u64) -> Self {
+        let (first, again, others) = (traffic.offline, traffic.offline_again, runs * batch - 1);
+        let offline = TrafficReport::per_run(
+            Traffic {
+                bytes_up: first.bytes_up + others * again.bytes_up,
+                bytes_down: first.bytes_down + others * again.bytes_down,
+                rounds: first.rounds + others * again.rounds,
+            },
+            runs,
+        );
         Self {
-            offline_bytes: (traffic.offline.bytes_up + traffic.offline.bytes_down) * batch,
+            offline_bytes: offline.bytes_up + offline.bytes_down,
             online_bytes: (traffic.online.bytes_up + traffic.online.bytes_down) * batch,
             online_rounds: traffic.online.rounds,
         }

@@ -133,7 +133,10 @@ impl PrivateReport {
         self.layer_table().write(out)?;
         writeln!(out)?;
         self.phase_table().write(out)?;
-        writeln!(out, "\nleast times leave computing out; a round is a change of direction")?;
+        writeln!(
+            out,
+            "\nleast times leave computing out; a round is a change of direction; offline again: each further inference of a session"
+        )?;
         let after = self.convolutions_after;
         match self.convolutions_before {
             Some(before) => writeln!(out, "{before} convolutions, {after} after merging")?,

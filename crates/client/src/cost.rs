@@ -3,22 +3,58 @@
 use std::time::Duration;
 
 use inference::client::LinkSpeed;
+use inference::plan::{Depth, PlannedWork};
 use inference::transcript::Traffic;
 
-/// What one image costs.
+use crate::Rates;
+
+/// What one image costs, or several.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// What crosses the link before the image is needed.
+    /// What crosses the link before the image is needed, for the first image of a session.
     pub offline: Traffic,
+    /// The same for every further one.
+    pub later_offline: Traffic,
     /// What crosses it after.
     pub online: Traffic,
     /// Memory at the client.
     pub memory: u64,
+    /// What both parties compute.
+    pub work: PlannedWork,
+    /// How deep the trees of transfers are.
+    pub depth: Depth,
     /// The link as it was measured.
     pub link: LinkSpeed,
 }
 
 impl Cost {
+    /// What so many images cost in one session, each with round trips of its own; memory stays that of one.
+    pub fn for_images(&self, images: u64) -> Self {
+        let further = images.saturating_sub(1);
+        let first = images.min(1);
+        let sum = |first: u64, later: u64| first + further * later;
+        let (offline, later, online) = (self.offline, self.later_offline, self.online);
+        Self {
+            offline: Traffic {
+                bytes_up: sum(first * offline.bytes_up, later.bytes_up),
+                bytes_down: sum(first * offline.bytes_down, later.bytes_down),
+                rounds: sum(first * offline.rounds, later.rounds),
+            },
+            online: Traffic {
+                bytes_up: online.bytes_up * images,
+                bytes_down: online.bytes_down * images,
+                rounds: online.rounds * images,
+            },
+            work: self.work.times(images),
+            ..*self
+        }
+    }
+
+    /// The same with the offline work paid for, as by a file of prepared inferences.
+    pub fn prepared(&self) -> Self {
+        Self { offline: Traffic::default(), later_offline: Traffic::default(), ..*self }
+    }
+
     /// Bytes of both phases and directions.
     pub fn bytes(&self) -> u64 {
         [self.offline, self.online].iter().map(|traffic| traffic.bytes_up + traffic.bytes_down).sum()
@@ -34,7 +70,20 @@ impl Cost {
         self.least(&self.online)
     }
 
-    /// Both.
+    /// How long it will take before the image is needed, computing at these rates included; nothing where that is paid for.
+    pub fn offline_time(&self, rates: &Rates) -> Duration {
+        if self.offline.rounds == 0 {
+            return Duration::ZERO;
+        }
+        self.least_offline_time() + rates.offline(&self.work, self.depth, &self.offline)
+    }
+
+    /// How long it will take after that.
+    pub fn online_time(&self, rates: &Rates) -> Duration {
+        self.least_online_time() + rates.online(&self.work, self.depth, &self.online)
+    }
+
+    /// Both least times.
     pub fn least_time(&self) -> Duration {
         self.least_offline_time() + self.least_online_time()
     }
@@ -51,18 +100,31 @@ impl Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PartyRates;
 
     #[test]
     fn a_cost_counts_bytes_of_each_direction_and_round_trips() {
         let link = LinkSpeed { round_trip: Duration::from_millis(20), down: 1e6, up: 1e5 };
         let cost = Cost {
             offline: Traffic { bytes_up: 100_000, bytes_down: 1_000_000, rounds: 4 },
+            later_offline: Traffic { bytes_up: 100_000, bytes_down: 400_000, rounds: 4 },
             online: Traffic { bytes_up: 50_000, bytes_down: 500_000, rounds: 10 },
             memory: 0,
+            work: PlannedWork { multiply_adds: 2_000_000, ..PlannedWork::default() },
+            depth: Depth::Four,
             link,
         };
         assert_eq!(cost.bytes(), 1_650_000);
         assert_eq!(cost.least_offline_time(), Duration::from_millis(2040));
         assert_eq!(cost.least_online_time(), Duration::from_millis(1100));
+        let mut rates = Rates { client: PartyRates::default(), server: PartyRates::default(), byte: 1e-6 };
+        rates.server.online.multiply_adds = 1e-8;
+        assert_eq!(cost.offline_time(&rates), Duration::from_millis(2040 + 1100));
+        assert_eq!(cost.online_time(&rates), Duration::from_millis(1100 + 20 + 550));
+        assert_eq!(cost.prepared().offline_time(&rates), Duration::ZERO);
+        let three = cost.for_images(3);
+        assert_eq!(three.bytes(), 1_100_000 + 2 * 500_000 + 3 * 550_000);
+        assert_eq!(three.work.multiply_adds, 6_000_000);
+        assert_eq!(cost.for_images(0).bytes() + cost.prepared().for_images(2).offline.bytes_up, 0);
     }
 }

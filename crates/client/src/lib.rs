@@ -24,6 +24,7 @@ mod error;
 mod patience;
 #[cfg(feature = "prepared-file")]
 pub mod prepared_file;
+mod rates;
 #[cfg(feature = "tls")]
 mod ready;
 #[cfg(feature = "prepared-file")]
@@ -34,7 +35,7 @@ use std::io::{Read, Write};
 
 use crypto::ot::Depth;
 use inference::InferenceError;
-use inference::client::{Answer, Client, PreparedClient, Wishes};
+use inference::client::{Answer, Client, LinkSpeed, PreparedClient, Wishes};
 #[cfg(feature = "tls")]
 use inference::connection::TlsStream;
 use inference::connection::{Connection, Role};
@@ -48,6 +49,7 @@ pub use connect::{ConnectOptions, DEFAULT_SILENCE};
 pub use cost::Cost;
 pub use error::ClientError;
 pub use patience::Patience;
+pub use rates::{PartyRates, PhaseRates, Rates};
 #[cfg(feature = "tls")]
 pub use ready::ReadyClient;
 #[cfg(feature = "prepared-file")]
@@ -102,7 +104,8 @@ impl<S: Read + Write> PrivateClient<S> {
         self.session.depth()
     }
 
-    /// What one image costs on this link, which is measured for it with two megabytes at most.
+    /// What one image costs on this link, which is measured for it with two megabytes at most. That takes a good ten round
+    /// trips: where little is sent, [`PrivateClient::cost_on`] is enough.
     ///
     /// # Errors
     /// When the connection breaks.
@@ -110,8 +113,22 @@ impl<S: Read + Write> PrivateClient<S> {
         self.patience.for_words();
         let link = self.session.measure_link()?;
         self.patience.rest();
-        let (plan, traffic) = (self.session.plan(), self.session.plan().traffic(self.session.depth()));
-        Ok(Cost { offline: traffic.offline, online: traffic.online, memory: plan.client_memory(), link })
+        Ok(self.cost_on(link))
+    }
+
+    /// What one image costs on a link that is known; nothing is sent.
+    pub fn cost_on(&self, link: LinkSpeed) -> Cost {
+        let (plan, depth) = (self.session.plan(), self.session.depth());
+        let traffic = plan.traffic(depth);
+        Cost {
+            offline: traffic.offline,
+            later_offline: traffic.later_offline,
+            online: traffic.online,
+            memory: plan.client_memory(),
+            work: plan.work(),
+            depth,
+            link,
+        }
     }
 
     /// Does the offline work for so many images, to be classified over this connection.

@@ -1,17 +1,28 @@
 //! A client that prepares while nobody asks, so that an image finds its offline work done.
 //!
-//! One thread owns the connection. It answers images first; when none waits and fewer inferences are ready than wished
-//! for, it prepares another one. What is ready lives in memory on both sides and ends with the connection.
+//! One thread owns the connection and keeps it: every image and every preparation goes over it. It answers images first;
+//! when none waits and fewer inferences are ready than wished for, it prepares another one. What is ready lives in memory
+//! on both sides and ends with the connection.
+//!
+//! A connection that breaks is replaced, by whatever way the owner gave for that. An image that was under way is lost with
+//! it, and its error is the answer: half of it may have been sent, and nobody but the caller can say whether it should be
+//! asked again. Images that come later find the new connection. While none comes about, the thread waits longer and longer
+//! between attempts, unless somebody asks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use inference::client::Answer;
 use network::image::Image;
 
 use super::{ClientError, PrivateClient};
+
+/// How long nobody tries again after a first failure; it doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A connected client that keeps some inferences ready.
 pub struct ReadyClient {
@@ -25,17 +36,37 @@ struct Job {
     done: Sender<Result<Vec<Answer>, ClientError>>,
 }
 
+/// A way to the server.
+type Connect = Box<dyn FnMut() -> Result<PrivateClient, ClientError> + Send>;
+
 impl ReadyClient {
-    /// Keeps so many inferences ready over this connection.
+    /// Keeps so many inferences ready over this connection. When it breaks, that is the end.
     ///
     /// # Errors
     /// When the system gives no thread.
     pub fn start(client: PrivateClient, wished: usize) -> std::io::Result<Self> {
+        Self::spawn(Keeper { client: Some(client), connect: None, wished, pause: FIRST_PAUSE })
+    }
+
+    /// Connects, and keeps so many inferences ready over this connection, or over the next one when it breaks.
+    ///
+    /// # Errors
+    /// When the first connection does not come about, or the system gives no thread.
+    pub fn reconnecting(
+        mut connect: impl FnMut() -> Result<PrivateClient, ClientError> + Send + 'static,
+        wished: usize,
+    ) -> Result<Self, ClientError> {
+        let client = Some(connect()?);
+        let keeper = Keeper { client, connect: Some(Box::new(connect)), wished, pause: FIRST_PAUSE };
+        Self::spawn(keeper).map_err(|error| ClientError::Inference(error.into()))
+    }
+
+    fn spawn(keeper: Keeper) -> std::io::Result<Self> {
         let (jobs, waiting) = channel();
-        let ready = Arc::new(AtomicUsize::new(client.prepared()));
+        let ready = Arc::new(AtomicUsize::new(keeper.prepared()));
         let shown = Arc::clone(&ready);
         let builder = std::thread::Builder::new().name("sordino-ready".to_owned());
-        let thread = builder.spawn(move || work(client, wished, &waiting, &shown))?;
+        let thread = builder.spawn(move || keeper.work(&waiting, &shown))?;
         Ok(Self { jobs: Some(jobs), ready, thread: Some(thread) })
     }
 
@@ -47,8 +78,8 @@ impl ReadyClient {
     /// Classifies images that share every round trip. An inference that is being prepared is finished first.
     ///
     /// # Errors
-    /// When the images have another size, the server refuses or the connection breaks; then it is over, and
-    /// [`ReadyClient::finish`] says why if this does not.
+    /// When the images have another size, the server refuses or the connection breaks. A client that does not reconnect is
+    /// over then, and [`ReadyClient::finish`] says why if this does not.
     pub fn classify_batch(&self, images: Vec<Image>) -> Result<Vec<Answer>, ClientError> {
         let (done, answer) = channel();
         let jobs = self.jobs.as_ref().expect("they end with the client");
@@ -77,30 +108,79 @@ impl Drop for ReadyClient {
     }
 }
 
-fn work(
-    mut client: PrivateClient,
+/// What the thread owns.
+struct Keeper {
+    /// None after it broke.
+    client: Option<PrivateClient>,
+    connect: Option<Connect>,
     wished: usize,
-    jobs: &Receiver<Job>,
-    ready: &AtomicUsize,
-) -> Result<(), ClientError> {
-    loop {
-        ready.store(client.prepared(), Ordering::Relaxed);
-        let job = if client.prepared() < wished {
-            match jobs.try_recv() {
-                Err(TryRecvError::Empty) => {
-                    client.prepare(1)?;
-                    continue;
+    /// How long to wait after the next failure.
+    pause: Duration,
+}
+
+impl Keeper {
+    fn prepared(&self) -> usize {
+        self.client.as_ref().map_or(0, PrivateClient::prepared)
+    }
+
+    fn work(mut self, jobs: &Receiver<Job>, ready: &AtomicUsize) -> Result<(), ClientError> {
+        let mut rest = Duration::ZERO;
+        loop {
+            ready.store(self.prepared(), Ordering::Relaxed);
+            let is_full = self.client.is_some() && self.prepared() >= self.wished;
+            let job = match is_full {
+                true => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                false => jobs.recv_timeout(rest),
+            };
+            match job {
+                Ok(job) => self.answer(job)?,
+                Err(RecvTimeoutError::Timeout) => rest = self.prepare()?,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return self.client.map_or(Ok(()), PrivateClient::finish);
                 }
-                Err(TryRecvError::Disconnected) => return client.finish(),
-                Ok(job) => job,
             }
-        } else {
-            match jobs.recv() {
-                Err(_) => return client.finish(),
-                Ok(job) => job,
+        }
+    }
+
+    /// Prepares one inference; how long to rest before the next attempt.
+    fn prepare(&mut self) -> Result<Duration, ClientError> {
+        match self.with_client(|client| client.prepare(1)) {
+            Ok(()) => Ok(Duration::ZERO),
+            Err(error) if self.connect.is_none() => Err(error),
+            Err(_) => {
+                let pause = self.pause;
+                self.pause = (2 * pause).min(LONGEST_PAUSE);
+                Ok(pause)
             }
-        };
+        }
+    }
+
+    fn answer(&mut self, job: Job) -> Result<(), ClientError> {
+        let answers = self.with_client(|client| client.classify_batch(&job.images));
         // Who asked may have gone away; the answer is nobody else's.
-        let _ = job.done.send(client.classify_batch(&job.images));
+        let _ = job.done.send(answers);
+        match (&self.client, &self.connect) {
+            (None, None) => Err(ClientError::Over),
+            _ => Ok(()),
+        }
+    }
+
+    /// Does something over the connection there is, or over a new one. A connection that something failed on is given up:
+    /// nothing more can be said over it.
+    fn with_client<R>(
+        &mut self,
+        ask: impl FnOnce(&mut PrivateClient) -> Result<R, ClientError>,
+    ) -> Result<R, ClientError> {
+        let mut client = match (self.client.take(), &mut self.connect) {
+            (Some(client), _) => client,
+            (None, Some(connect)) => connect()?,
+            (None, None) => return Err(ClientError::Over),
+        };
+        let result = ask(&mut client);
+        if !client.session_mut().connection().is_broken() {
+            self.client = Some(client);
+            self.pause = FIRST_PAUSE;
+        }
+        result
     }
 }

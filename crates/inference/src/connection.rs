@@ -368,6 +368,11 @@ impl<S: Read + Write> Connection<S> {
         Header { session, inference, step, sender, kind, version: PROTOCOL_VERSION, length }
     }
 
+    /// Whether an exchange failed: nothing more can be said over this connection.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
     /// What crossed so far.
     pub fn transcript(&self) -> &Transcript {
         &self.transcript

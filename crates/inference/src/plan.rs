@@ -8,6 +8,7 @@ mod linear;
 mod memory;
 mod messages;
 mod traffic;
+mod work;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub use linear::{LinearJob, PlannedRing};
 pub use memory::PlannedMemory;
 pub use messages::PlannedMessage;
 pub use traffic::{LayerTraffic, PlannedTraffic};
+pub use work::PlannedWork;
 
 use crate::InferenceError;
 use crate::nonlinear::{self, Part};

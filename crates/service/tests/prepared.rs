@@ -4,16 +4,18 @@
 
 mod support;
 
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use client::prepared_file::PreparedFile;
-use client::{ClientError, PrivateClient, ReadyClient};
+use client::{ClientError, ConnectOptions, PrivateClient, ReadyClient};
 use crypto::secret::Secret;
 use inference::InferenceError;
 use inference::client::Answer;
+use inference::connection::Trust;
 use inference::connection::refusal::{Refusal, RefusalCode};
 use inference::requests::StoredId;
 use inference::server::PreparedServer;
@@ -227,6 +229,68 @@ fn a_ready_client_prepares_while_nobody_asks() {
     }
     wait();
     ready.finish().unwrap();
+}
+
+/// A way to the server that can be cut.
+struct Relay {
+    address: SocketAddr,
+    sockets: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Relay {
+    fn start(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let sockets = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&sockets);
+        thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, server) = (client.unwrap(), TcpStream::connect(server).unwrap());
+                let ends = [(&client, &server), (&server, &client)];
+                for (from, to) in ends.map(|(from, to)| (from.try_clone().unwrap(), to.try_clone().unwrap()))
+                {
+                    thread::spawn(move || std::io::copy(&mut &from, &mut &to));
+                }
+                kept.lock().unwrap().push(client);
+            }
+        });
+        Self { address, sockets }
+    }
+
+    /// Cuts every connection; says how many there were so far.
+    fn cut(&self) -> usize {
+        let sockets = self.sockets.lock().unwrap();
+        sockets.iter().for_each(|socket| drop(socket.shutdown(Shutdown::Both)));
+        sockets.len()
+    }
+}
+
+#[test]
+fn a_ready_client_keeps_one_connection_and_replaces_it_when_it_breaks() {
+    let model = tiny_model(3);
+    let running = Running::start(&[("tiny", &model)], limits());
+    let relay = Relay::start(running.address);
+    let (address, fingerprint) = (relay.address.to_string(), running.fingerprint);
+    let connect = move || {
+        let options = ConnectOptions::new(Trust::Fingerprint(fingerprint));
+        PrivateClient::connect(&address, options)
+    };
+    let ready = ReadyClient::reconnecting(connect, 2).unwrap();
+    let image = Image::random(model.outline().input, 7);
+    let wait = || running.wait_until(|_| ready.ready() == 2);
+    for _ in 0..2 {
+        wait();
+        let answers = ready.classify_batch(vec![image.clone()]).unwrap();
+        assert_right(&model, &image, &answers[0]);
+    }
+    wait();
+    assert_eq!(relay.cut(), 1, "images and preparations share a connection");
+    let lost = ready.classify_batch(vec![image.clone()]);
+    assert!(matches!(lost, Err(ClientError::Inference(_))), "{lost:?}");
+    let answers = ready.classify_batch(vec![image.clone()]).unwrap();
+    assert_right(&model, &image, &answers[0]);
+    wait();
+    assert_eq!(relay.cut(), 2, "one connection took the other's place");
 }
 
 #[test]

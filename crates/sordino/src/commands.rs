@@ -21,6 +21,7 @@ mod pareto;
 mod prepare;
 mod prepared;
 mod progress;
+mod rates;
 mod reach;
 mod reduce;
 mod report;

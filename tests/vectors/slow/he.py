@@ -2,7 +2,7 @@
 
 from . import bits
 from .blake3 import derive_key
-from .packing import Layout
+from .packing import SESSION_INFERENCES, Layout
 from .randomness import ciphertext_generator, context, derive, generator
 from .ring import Ring, binomial, multiply, ternary
 
@@ -49,7 +49,7 @@ class Layer:
         if layout is None:
             return None
         ring = ring_of(degree, sizes)
-        counts = layout.input_ciphertexts * degree, layout.output_ciphertexts * degree, layout.output_values
+        counts = layout.input_ciphertexts * degree, layout.output_ciphertexts * degree // SESSION_INFERENCES, layout.output_values
         for kept in range(1, len(sizes) + 1):
             kept_modulus = ring.primes[0] if kept == 1 else ring.modulus
             dropped = self.most_dropped(ring, layout.taps, kept_modulus, counts)

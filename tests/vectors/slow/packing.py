@@ -6,6 +6,8 @@ from .outline import linear_input
 
 Storage = namedtuple("Storage", "outputs extent gap before after shift tiles")
 MAX_TERMS = 2047
+# Second halves of answers are weighed as if so many inferences shared them.
+SESSION_INFERENCES = 3
 
 
 class Axis:
@@ -54,7 +56,7 @@ class Layout:
 
     def __init__(self, conv, shape, degree, kept_bits, weight_bound):
         self.conv, self.shape, self.degree = conv, linear_input(conv, shape), degree
-        self.expected = kept_bits + weight_bound.bit_length() - 1 + 8, kept_bits + 10, kept_bits + 4
+        self.expected = kept_bits + weight_bound.bit_length() - 1 + 8, (kept_bits + 10) // SESSION_INFERENCES, kept_bits + 4
         shape = self.shape
         axis = lambda size: Axis(size, conv.filter, conv.stride, conv.padding, conv.dilation)
         self.axes = vertical, horizontal = axis(shape.height), axis(shape.width)

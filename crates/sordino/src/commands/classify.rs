@@ -16,8 +16,10 @@ use network::image::Image;
 use network::text::with_causes;
 
 use super::Answer;
+use super::link::Link;
 use super::prepare::KeyArguments;
 use super::progress::OfflineProgress;
+use super::rates::KnownRates;
 use super::reach::ServerArguments;
 use crate::image_files::{ImageFileError, image_paths, load_image};
 use client::prepared_file::PreparedFile;
@@ -27,6 +29,8 @@ use service::{ByteSize, process_memory};
 
 /// The most images that share round trips.
 const BATCH: usize = 16;
+/// Measuring the link takes ten round trips and two megabytes: it must be little beside what is sent.
+const WORTH_MEASURING: u64 = 32_000_000;
 /// How many unusable images an error names.
 const NAMED: usize = 5;
 
@@ -64,15 +68,11 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let mut client = arguments.server.connect_for(file.as_ref())?;
     let (images, skipped) = load(&paths, &client, arguments.skip_bad)?;
     expect_enough(file.as_ref(), images.len())?;
-    let mut cost = client.cost()?;
-    if file.is_some() {
-        // What lies in the file is paid for.
-        cost.offline = Traffic::default();
-    }
-    announce(&client, &cost, images.len());
+    let (cost, is_link_known) = price(arguments, &mut client, images.len() as u64)?;
+    announce(&client, &cost, images.len(), is_link_known);
     client.on_waiting(|ahead| note(&format!("waiting: {ahead} in line")));
     let mut printer = Printer::new(out, arguments, skipped)?;
-    let mut totals = Totals::new(cost);
+    let mut totals = Totals::new(cost, is_link_known, images.len() as u64);
     let outcome = classify_all(arguments, &mut client, file.as_mut(), &images, &mut printer, &mut totals);
     let done = printer.answered();
     // Whatever ended it, what is known by now is said.
@@ -81,6 +81,18 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let has_skipped = said?;
     client.finish()?;
     Ok(if has_skipped { Answer::No } else { Answer::Yes })
+}
+
+/// What an image costs, and whether the link is known: it was named, or so much is to be sent that it was measured. Who waits
+/// for little waits no longer for a figure.
+fn price(arguments: &Arguments, client: &mut PrivateClient, images: u64) -> anyhow::Result<(Cost, bool)> {
+    let named = arguments.server.link;
+    let cost = client.cost_on(named.unwrap_or(Link::LOOPBACK).speed());
+    let cost = if arguments.prepared.is_some() { cost.prepared() } else { cost };
+    if named.is_some() || cost.for_images(images).bytes() < WORTH_MEASURING {
+        return Ok((cost, named.is_some()));
+    }
+    Ok((Cost { link: client.cost()?.link, ..cost }, true))
 }
 
 /// Too few inferences are noticed before any is used.
@@ -186,25 +198,31 @@ fn batch_size(cost: &Cost, max_memory: u64) -> usize {
 }
 
 /// Says what it will cost; asks nothing.
-fn announce(client: &PrivateClient, cost: &Cost, images: usize) {
-    let total = |each: &Traffic| ByteSize((each.bytes_up + each.bytes_down).saturating_mul(images as u64));
-    let link = &cost.link;
+fn announce(client: &PrivateClient, cost: &Cost, images: usize, is_link_known: bool) {
+    let all = cost.for_images(images as u64);
+    let bytes = |traffic: &Traffic| ByteSize(traffic.bytes_up + traffic.bytes_down);
     note(&format!(
         "{}: {images} image{}, {} before and {} after they are needed, {} of memory for each",
         client.model(),
         if images == 1 { "" } else { "s" },
-        total(&cost.offline),
-        total(&cost.online),
+        bytes(&all.offline),
+        bytes(&all.online),
         ByteSize(cost.memory),
     ));
-    note(&format!(
-        "link: {:.0} Mb/s down, {:.0} Mb/s up, {:.1} ms round trip: about {:.2} s + {:.2} s, and what computing takes",
-        link.down * 8e-6,
-        link.up * 8e-6,
-        link.round_trip.as_secs_f64() * 1e3,
-        cost.least_offline_time().as_secs_f64() * images as f64,
-        cost.least_online_time().as_secs_f64() * images as f64,
-    ));
+    let KnownRates { processor, rates } = KnownRates::load();
+    let [offline, online] =
+        [all.offline_time(&rates), all.online_time(&rates)].map(|time| time.as_secs_f64());
+    let link = &cost.link;
+    let on = match is_link_known {
+        true => format!(
+            "on a link of {:.0} Mb/s down, {:.0} Mb/s up, {:.1} ms round trip",
+            link.down * 8e-6,
+            link.up * 8e-6,
+            link.round_trip.as_secs_f64() * 1e3,
+        ),
+        false => "and what the link takes (--link 100mbps,20ms says it)".to_owned(),
+    };
+    note(&format!("predicted: {offline:.2} s + {online:.2} s {on}; computing as on {processor}"));
 }
 
 /// Progress goes to stderr; nothing can be done when that is closed.

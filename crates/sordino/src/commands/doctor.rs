@@ -1,15 +1,22 @@
 //! `sordino doctor`: what this machine has, and what that means for speed.
 
+mod measure;
+
 use std::io::Write;
 
 use clap::Args;
 use crypto::cpu::CpuFeatures;
 use serde::Serialize;
 
+use super::rates::KnownRates;
 use super::{Answer, trainer, write_json};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
+    /// Measure for some seconds what each kind of work of private inference takes here, and keep it: predicted times are
+    /// then this machine's.
+    #[arg(long)]
+    measure: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -23,6 +30,8 @@ struct Diagnosis {
     threads: usize,
     memory_bytes: Option<u64>,
     features: Vec<Feature>,
+    /// What predicted times follow from.
+    rates: KnownRates,
     /// Whether the trainer was built in.
     training: bool,
     /// Whether it can use a GPU; absent without the trainer.
@@ -38,6 +47,10 @@ struct Feature {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    if arguments.measure {
+        let path = measure::measure()?.save()?;
+        let _ = writeln!(std::io::stderr(), "rates of this machine are in {}", path.display());
+    }
     let diagnosis = Diagnosis::of_this_machine();
     if arguments.json {
         return write_json(out, &diagnosis);
@@ -58,6 +71,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         }
     };
     writeln!(out, "training   {training}")?;
+    writeln!(out, "predicted times are those of: {}", diagnosis.rates.processor)?;
     writeln!(out)?;
     for feature in &diagnosis.features {
         let state = match (feature.detected, feature.enabled) {
@@ -93,6 +107,7 @@ impl Diagnosis {
                 feature("ifma", "encrypted linear layers", |features| features.ifma),
                 feature("vnni", "convolutions on shares by bytes", |features| features.vnni),
             ],
+            rates: KnownRates::load(),
             training: trainer::has_gpu().is_some(),
             gpu: trainer::has_gpu(),
         }

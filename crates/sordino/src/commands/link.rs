@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use inference::client::LinkSpeed;
 use inference::plan::Depth;
 
 /// The rate and delay of a link.
@@ -21,6 +22,12 @@ impl Link {
     pub(super) const LAN: Self = Self { bits_per_second: Some(10e9), round_trip: Duration::from_micros(200) };
     /// A slow wide one: 100 Mb/s, 50 ms.
     pub(super) const WAN: Self = Self { bits_per_second: Some(100e6), round_trip: Duration::from_millis(50) };
+
+    /// The same as a client measures it.
+    pub(super) fn speed(&self) -> LinkSpeed {
+        let rate = self.bits_per_second.map_or(f64::INFINITY, |rate| rate / 8.0);
+        LinkSpeed { round_trip: self.round_trip, down: rate, up: rate }
+    }
 
     /// How deep the trees of transfers are best.
     pub(super) fn depth(&self) -> Depth {

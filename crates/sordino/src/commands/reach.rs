@@ -38,7 +38,7 @@ pub(super) struct ServerArguments {
     /// The link to the server, such as 100mbps,20ms: decides how transfers are made [default: a slow one, unless the server
     /// is on this machine].
     #[arg(long)]
-    link: Option<Link>,
+    pub(super) link: Option<Link>,
     /// Memory that one inference may take here, whatever the server's model asks for.
     #[arg(long, default_value = "4G", value_name = "SIZE")]
     pub(super) max_memory: ByteSize,

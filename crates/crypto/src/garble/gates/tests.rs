@@ -1,6 +1,5 @@
 use super::*;
-use crate::garble::hash::{HashCounter, HashKey};
-use crate::garble::label::{Offset, WireLabel};
+use crate::garble::hash::HashCounter;
 use crate::garble::testing::{deal, random_values};
 use crate::random::{Generator, Seed};
 use crate::secret::Secret;
@@ -46,7 +45,7 @@ fn run(shape: GateShape, server: &[u64], client: &[u64], seed: u8) -> Vec<u64> {
         OfferedGates::new(shape, key, &mut counters(), &offset, &zero, reverse, &mut generator, &mut offer)
             .unwrap();
     let own = ClientInputs { shares: client, coins: &coins, blinds: &blinds, labels: &chosen };
-    let reverse = ReverseSender {
+    let reverse = SenderSide {
         key: reverse_key,
         counters: reverse_counters(),
         offset: &reverse_offset,

@@ -13,18 +13,23 @@ use serde::Serialize;
 use client::{Cost, PrivateClient};
 
 use super::Arguments;
+use crate::commands::rates::KnownRates;
 use crate::commands::write_json;
 
 /// What all images together took so far.
 pub(super) struct Totals {
     pub(super) cost: Cost,
+    /// Whether the cost is that of a link that was named or measured.
+    is_link_known: bool,
+    /// All that were asked about.
+    images: u64,
     pub(super) wall: Duration,
     pub(super) online: Duration,
 }
 
 impl Totals {
-    pub(super) fn new(cost: Cost) -> Self {
-        Self { cost, wall: Duration::ZERO, online: Duration::ZERO }
+    pub(super) fn new(cost: Cost, is_link_known: bool, images: u64) -> Self {
+        Self { cost, is_link_known, images, wall: Duration::ZERO, online: Duration::ZERO }
     }
 }
 
@@ -155,9 +160,15 @@ struct Report {
     predicted_bytes: u64,
     wall_s: f64,
     online_wall_s: f64,
-    link_down_mbps: f64,
-    link_up_mbps: f64,
-    link_round_trip_ms: f64,
+    /// Computing, and the link where it is known.
+    predicted_s: f64,
+    /// Absent where so little was sent that nobody measured it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link_down_mbps: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link_up_mbps: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link_round_trip_ms: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -217,7 +228,9 @@ impl Report {
         images: Vec<ImageReport>,
         skipped: Vec<Skipped>,
     ) -> Self {
-        let Totals { cost, wall, online } = totals;
+        let Totals { cost, is_link_known, images: asked, wall, online } = totals;
+        let (all, rates) = (cost.for_images(*asked), KnownRates::load().rates);
+        let link = |of: fn(&Cost) -> f64| is_link_known.then(|| of(cost));
         let (model, reveal) = (client.model().to_owned(), client.reveal());
         let session = client.session_mut();
         let agreement = session.agreement();
@@ -233,15 +246,16 @@ impl Report {
             weight_commitment: agreement.commitment.to_string(),
             bytes_up: sum(|traffic| traffic.bytes_up),
             bytes_down: sum(|traffic| traffic.bytes_down),
-            predicted_bytes: cost.bytes() * images.len() as u64,
+            predicted_bytes: all.bytes(),
+            predicted_s: (all.offline_time(&rates) + all.online_time(&rates)).as_secs_f64(),
             images,
             skipped,
             failure: None,
             wall_s: wall.as_secs_f64(),
             online_wall_s: online.as_secs_f64(),
-            link_down_mbps: cost.link.down * 8e-6,
-            link_up_mbps: cost.link.up * 8e-6,
-            link_round_trip_ms: cost.link.round_trip.as_secs_f64() * 1e3,
+            link_down_mbps: link(|cost| cost.link.down * 8e-6),
+            link_up_mbps: link(|cost| cost.link.up * 8e-6),
+            link_round_trip_ms: link(|cost| cost.link.round_trip.as_secs_f64() * 1e3),
         }
     }
 }

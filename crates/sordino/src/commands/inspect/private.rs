@@ -4,6 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::Context;
+use client::Rates;
 use inference::plan::{Depth, LayerTraffic, Plan, PlannedMemory, PlannedRing, Terms};
 use inference::transcript::Traffic;
 use network::freeze::FreezeReport;
@@ -13,6 +14,7 @@ use service::settings::ReluMode;
 
 use crate::commands::link::Link;
 use crate::commands::model::Origin;
+use crate::commands::rates::KnownRates;
 use crate::report::{Table, grouped};
 
 /// What `--json` prints under "private".
@@ -31,7 +33,11 @@ pub(super) struct PrivateReport {
     later_offline: Phase,
     online: Phase,
     truncation_bytes: u64,
-    least_times: Vec<LeastTimes>,
+    /// On the links that were named, the link's least time alone and with computing.
+    least_times: Vec<Times>,
+    predicted_times: Vec<Times>,
+    /// Whose rates of computing these are.
+    rates_of: String,
     he: Vec<HeLine>,
     memory: Memory,
     layers: Vec<Layer>,
@@ -45,9 +51,9 @@ struct Phase {
     rounds: u64,
 }
 
-/// How long a link takes at least, computing left out.
+/// How long the phases take on a link.
 #[derive(Serialize)]
-struct LeastTimes {
+struct Times {
     link: String,
     set_up_s: f64,
     offline_s: f64,
@@ -105,6 +111,7 @@ impl PrivateReport {
         let traffic = plan.traffic(depth);
         let links = link.map_or_else(|| vec![Link::LAN, Link::WAN], |link| vec![link]);
         let layers: Vec<_> = plan.layers(depth).into_iter().map(|layer| Layer::new(layer, &plan)).collect();
+        let known = KnownRates::load();
         let he = plan.rings().into_iter().map(HeLine::from);
         Ok(Self {
             weights,
@@ -114,7 +121,9 @@ impl PrivateReport {
             relus: layers.iter().map(|layer| layer.relus).sum(),
             linearized: layers.iter().map(|layer| layer.linearized).sum(),
             truncation_bytes: layers.iter().map(|layer| layer.truncation_bytes).sum(),
-            least_times: links.iter().map(|link| LeastTimes::new(link, &plan)).collect(),
+            least_times: links.iter().map(|link| Times::least(link, &plan)).collect(),
+            predicted_times: links.iter().map(|link| Times::predicted(link, &plan, &known.rates)).collect(),
+            rates_of: known.processor,
             set_up: traffic.set_up.into(),
             offline: traffic.offline.into(),
             later_offline: traffic.later_offline.into(),
@@ -133,9 +142,11 @@ impl PrivateReport {
         self.layer_table().write(out)?;
         writeln!(out)?;
         self.phase_table().write(out)?;
+        writeln!(out, "\nleast times leave computing out; a round is a change of direction")?;
         writeln!(
             out,
-            "\nleast times leave computing out; a round is a change of direction; offline again: each further inference of a session"
+            "predicted times add it, one thread a party, at the rates of {} (measure your own: sordino doctor --measure)",
+            self.rates_of
         )?;
         let after = self.convolutions_after;
         match self.convolutions_before {
@@ -182,18 +193,21 @@ impl PrivateReport {
     }
 
     fn phase_table(&self) -> Table {
-        let headers = self.least_times.iter().map(|times| format!("least on {}", times.link));
+        let both = || self.least_times.iter().zip(&self.predicted_times);
+        let headers =
+            both().flat_map(|(least, _)| [format!("least on {}", least.link), "predicted".to_owned()]);
         let columns: Vec<String> =
             ["<phase", "MB up", "MB down", "rounds"].map(str::to_owned).into_iter().chain(headers).collect();
         let mut table = Table::new(&columns.iter().map(String::as_str).collect::<Vec<_>>());
-        let mut row = |name: &str, phase: &Phase, seconds: fn(&LeastTimes) -> f64| {
+        let mut row = |name: &str, phase: &Phase, seconds: fn(&Times) -> f64| {
             let mut cells = vec![
                 name.to_owned(),
                 megabytes(phase.bytes_up),
                 megabytes(phase.bytes_down),
                 phase.rounds.to_string(),
             ];
-            cells.extend(self.least_times.iter().map(|times| format!("{:.1} ms", 1e3 * seconds(times))));
+            let times = both().flat_map(|(least, predicted)| [least, predicted]);
+            cells.extend(times.map(|times| format!("{:.1} ms", 1e3 * seconds(times))));
             table.row(cells);
         };
         row("set-up", &self.set_up, |times| times.set_up_s);
@@ -259,8 +273,8 @@ impl From<PlannedMemory> for Memory {
     }
 }
 
-impl LeastTimes {
-    fn new(link: &Link, plan: &Plan) -> Self {
+impl Times {
+    fn least(link: &Link, plan: &Plan) -> Self {
         let traffic = plan.traffic(link.depth());
         let seconds =
             |phase: Traffic| link.least_time(phase.bytes_up, phase.bytes_down, phase.rounds).as_secs_f64();
@@ -270,6 +284,21 @@ impl LeastTimes {
             offline_s: seconds(traffic.offline),
             later_offline_s: seconds(traffic.later_offline),
             online_s: seconds(traffic.online),
+        }
+    }
+
+    /// With computing. A further inference of a session computes as much as the first.
+    fn predicted(link: &Link, plan: &Plan, rates: &Rates) -> Self {
+        let (depth, work) = (link.depth(), plan.work());
+        let traffic = plan.traffic(depth);
+        let least = Self::least(link, plan);
+        let offline = |traffic: &Traffic| rates.offline(&work, depth, traffic).as_secs_f64();
+        Self {
+            set_up_s: least.set_up_s,
+            offline_s: least.offline_s + offline(&traffic.offline),
+            later_offline_s: least.later_offline_s + offline(&traffic.later_offline),
+            online_s: least.online_s + rates.online(&work, depth, &traffic.online).as_secs_f64(),
+            link: least.link,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use inference::client::{Answer as Learned, Client};
 use inference::connection::TlsStream;
-use inference::plan::{LayerTraffic, PlannedTraffic};
+use inference::plan::LayerTraffic;
 use inference::transcript::{Phase, Traffic};
 use network::inference_model::InferenceModel;
 use results::PrivateTiming;
@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::{Arguments, Outcome, Run};
 use crate::commands::bench::party::{Measured, peak_memory, work};
+use crate::commands::rates::KnownRates;
 use crate::report::{Table, grouped};
 
 /// What `--json` prints.
@@ -58,6 +59,11 @@ struct TrafficReport {
 
 #[derive(Serialize)]
 struct Predicted {
+    /// On this link, at the rates of [`KnownRates`]; absent where images or threads share the work.
+    offline_s: Option<f64>,
+    online_s: Option<f64>,
+    /// Whose rates they are.
+    rates_of: String,
     /// For each run.
     offline_bytes: u64,
     /// For the first image of a session, and for every further one.
@@ -117,11 +123,7 @@ impl Report {
                 &server.online_cpu_s,
             ),
             set_up: TrafficReport::per_run(transcript.phase(Phase::SetUp), 1),
-            predicted: Predicted::new(
-                &plan.traffic(client.depth()),
-                arguments.batch as u64,
-                runs.len() as u64,
-            ),
+            predicted: Predicted::new(arguments, client, runs.len() as u64),
             by_kind: by_kind(&work(transcript, runs.len()), &server.work_s),
             layers,
             peak_memory: PeakMemory { client: peak_memory(), server: server.peak_memory },
@@ -200,19 +202,30 @@ impl Report {
     }
 
     fn phase_table(&self) -> Table {
-        let columns =
-            ["<phase", "wall", "CPU client", "CPU server", "MB up", "MB down", "rounds", "<predicted"];
+        let columns = [
+            "<phase",
+            "wall",
+            "predicted",
+            "CPU client",
+            "CPU server",
+            "MB up",
+            "MB down",
+            "rounds",
+            "<predicted",
+        ];
         let mut table = Table::new(&columns);
         let megabytes = |bytes: u64| format!("{:.3}", bytes as f64 / 1e6);
         let milliseconds = |seconds: f64| format!("{:.1} ms", seconds * 1e3);
-        for (name, phase, predicted) in [
-            ("offline", &self.offline, self.predicted.offline_bytes),
-            ("online", &self.online, self.predicted.online_bytes),
+        let Predicted { offline_s, online_s, .. } = self.predicted;
+        for (name, phase, predicted_s, predicted) in [
+            ("offline", &self.offline, offline_s, self.predicted.offline_bytes),
+            ("online", &self.online, online_s, self.predicted.online_bytes),
         ] {
             let TrafficReport { bytes_up, bytes_down, rounds } = phase.traffic;
             table.row(vec![
                 name.to_owned(),
                 milliseconds(phase.wall_s),
+                predicted_s.map_or_else(|| "-".to_owned(), milliseconds),
                 milliseconds(phase.client_cpu_s),
                 milliseconds(phase.server_cpu_s),
                 megabytes(bytes_up),
@@ -249,10 +262,24 @@ impl TrafficReport {
 }
 
 impl Predicted {
-    fn new(traffic: &PlannedTraffic, batch: u64, runs: u64) -> Self {
+    fn new(arguments: &Arguments, client: &Client<TlsStream>, runs: u64) -> Self {
+        let (plan, depth, batch) = (client.plan(), client.depth(), arguments.batch as u64);
+        let (traffic, work) = (plan.traffic(depth), plan.work());
+        let KnownRates { processor: rates_of, rates } = KnownRates::load();
+        let link = |traffic: &Traffic| {
+            arguments.link.least_time(traffic.bytes_up, traffic.bytes_down, traffic.rounds)
+        };
+        let is_alone = batch == 1 && arguments.threads.get() == 1;
+        // The median run is not the first of its session.
+        let mean = if runs > 1 { traffic.later_offline } else { traffic.offline };
+        let offline_s = link(&mean) + rates.offline(&work, depth, &mean);
+        let online_s = link(&traffic.online) + rates.online(&work, depth, &traffic.online);
         let offline = TrafficReport::per_run(traffic.offline_of(batch * runs), runs);
         let bytes = |traffic: Traffic| traffic.bytes_up + traffic.bytes_down;
         Self {
+            offline_s: is_alone.then_some(offline_s.as_secs_f64()),
+            online_s: is_alone.then_some(online_s.as_secs_f64()),
+            rates_of,
             offline_bytes: offline.bytes_up + offline.bytes_down,
             first_offline_bytes: bytes(traffic.offline),
             later_offline_bytes: bytes(traffic.later_offline),

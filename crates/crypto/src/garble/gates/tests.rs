@@ -41,9 +41,8 @@ fn run(shape: GateShape, server: &[u64], client: &[u64], seed: u8) -> Vec<u64> {
 
     let reverse = ReverseReceiver { choices: Secret::new(masks), labels: Secret::new(reverse_chosen) };
     let (mut offer, mut advance, mut opening, mut reply) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let offered =
-        OfferedGates::new(shape, key, &mut counters(), &offset, &zero, reverse, &mut generator, &mut offer)
-            .unwrap();
+    let forward = SenderSide { key, counters: counters(), offset: &offset, zero_labels: &zero };
+    let offered = OfferedGates::new(shape, forward, reverse, &mut generator, &mut offer).unwrap();
     let own = ClientInputs { shares: client, coins: &coins, blinds: &blinds, labels: &chosen };
     let reverse = SenderSide {
         key: reverse_key,

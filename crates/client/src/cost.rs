@@ -1,9 +1,14 @@
 //! What an image costs on the link to the server, before it is sent.
+//!
+//! ```text
+//! online    round trips + bytes + computing          each waits for the other
+//! offline   round trips + bytes or computing         one goes on during the other; the longer counts
+//! ```
 
 use std::time::Duration;
 
 use inference::client::LinkSpeed;
-use inference::plan::{Depth, PlannedWork};
+use inference::plan::{Depth, Plan, PlannedWork};
 use inference::transcript::Traffic;
 
 use crate::Rates;
@@ -28,6 +33,25 @@ pub struct Cost {
 }
 
 impl Cost {
+    /// What one image of this plan costs on a link.
+    pub fn planned(plan: &Plan, depth: Depth, link: LinkSpeed) -> Self {
+        let traffic = plan.traffic(depth);
+        Self {
+            offline: traffic.offline,
+            later_offline: traffic.later_offline,
+            online: traffic.online,
+            memory: plan.client_memory(),
+            work: plan.work(),
+            depth,
+            link,
+        }
+    }
+
+    /// What a further image of a session costs.
+    pub fn later(&self) -> Self {
+        Self { offline: self.later_offline, work: self.work.later(), ..*self }
+    }
+
     /// What so many images cost in one session, each with round trips of its own; memory stays that of one.
     pub fn for_images(&self, images: u64) -> Self {
         let further = images.saturating_sub(1);
@@ -75,7 +99,8 @@ impl Cost {
         if self.offline.rounds == 0 {
             return Duration::ZERO;
         }
-        self.least_offline_time() + rates.offline(&self.work, self.depth, &self.offline)
+        let computing = rates.offline(&self.work, self.depth, &self.offline);
+        self.trips(&self.offline) + self.transfer(&self.offline).max(computing)
     }
 
     /// How long it will take after that.
@@ -88,12 +113,18 @@ impl Cost {
         self.least_offline_time() + self.least_online_time()
     }
 
-    /// The parties hardly ever send at once, so the directions add up.
     fn least(&self, traffic: &Traffic) -> Duration {
+        self.transfer(traffic) + self.trips(traffic)
+    }
+
+    /// The parties hardly ever send at once, so the directions add up.
+    fn transfer(&self, traffic: &Traffic) -> Duration {
         let seconds = |bytes: u64, rate: f64| Duration::from_secs_f64(bytes as f64 / rate.max(1.0));
-        seconds(traffic.bytes_up, self.link.up)
-            + seconds(traffic.bytes_down, self.link.down)
-            + self.link.round_trip.mul_f64(traffic.rounds as f64 / 2.0)
+        seconds(traffic.bytes_up, self.link.up) + seconds(traffic.bytes_down, self.link.down)
+    }
+
+    fn trips(&self, traffic: &Traffic) -> Duration {
+        self.link.round_trip.mul_f64(traffic.rounds as f64 / 2.0)
     }
 }
 
@@ -119,7 +150,11 @@ mod tests {
         assert_eq!(cost.least_online_time(), Duration::from_millis(1100));
         let mut rates = Rates { client: PartyRates::default(), server: PartyRates::default(), byte: 1e-6 };
         rates.server.online.multiply_adds = 1e-8;
-        assert_eq!(cost.offline_time(&rates), Duration::from_millis(2040 + 1100));
+        // A microsecond a byte is less than the link takes, three are more.
+        assert_eq!(cost.offline_time(&rates), Duration::from_millis(2040));
+        let slow = Rates { byte: 3e-6, ..rates };
+        assert_eq!(cost.offline_time(&slow), Duration::from_millis(40 + 3300));
+        assert_eq!(cost.later().offline_time(&slow), Duration::from_millis(40 + 1500));
         assert_eq!(cost.online_time(&rates), Duration::from_millis(1100 + 20 + 550));
         assert_eq!(cost.prepared().offline_time(&rates), Duration::ZERO);
         let three = cost.for_images(3);

@@ -118,17 +118,7 @@ impl<S: Read + Write> PrivateClient<S> {
 
     /// What one image costs on a link that is known; nothing is sent.
     pub fn cost_on(&self, link: LinkSpeed) -> Cost {
-        let (plan, depth) = (self.session.plan(), self.session.depth());
-        let traffic = plan.traffic(depth);
-        Cost {
-            offline: traffic.offline,
-            later_offline: traffic.later_offline,
-            online: traffic.online,
-            memory: plan.client_memory(),
-            work: plan.work(),
-            depth,
-            link,
-        }
+        Cost::planned(self.session.plan(), self.session.depth(), link)
     }
 
     /// Does the offline work for so many images, to be classified over this connection.

@@ -5,7 +5,7 @@
 //! offline   the slower of the two, half of the other, and bytes     they work side by side, and wait now and then
 //! ```
 //!
-//! The link comes on top ([`Cost`](crate::Cost)). `sordino doctor --measure` finds the rates of a machine; both parties are
+//! [`Cost`](crate::Cost) adds the link. `sordino doctor --measure` finds the rates of a machine; both parties are
 //! taken to be like it, with one thread each. The book's page "Predicted time" says how far off this was.
 
 use std::time::Duration;
@@ -81,7 +81,7 @@ impl PhaseRates {
 }
 
 impl Rates {
-    /// What computing adds to the link's time before the image is known.
+    /// How long both parties compute before the image is known, as somebody without a link would see it.
     pub fn offline(&self, work: &PlannedWork, depth: Depth, traffic: &Traffic) -> Duration {
         let [client, server] = [&self.client, &self.server].map(|party| party.offline.seconds(work, depth));
         let seen = client.max(server) + SEEN_OF_FASTER * client.min(server);

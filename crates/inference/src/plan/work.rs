@@ -8,7 +8,7 @@ use crate::transcript::{Kind, Phase, Work};
 pub struct PlannedWork {
     /// Coefficients of all ciphertexts of requests and answers, once for each prime: transforms, noise, packing.
     pub ciphertexts: u64,
-    /// Coefficients of the products of weights and ciphertexts, once for each prime: the server's.
+    /// Coefficients of the products of weights and halves of ciphertexts, once for each prime: the server's.
     pub products: u64,
     /// Oblivious transfers, both directions.
     pub transfers: u64,
@@ -23,6 +23,11 @@ pub struct PlannedWork {
 }
 
 impl PlannedWork {
+    /// What a further inference of a session is: the products with second halves are there already.
+    pub fn later(self) -> Self {
+        Self { products: self.products / 2, ..self }
+    }
+
     /// So many inferences.
     pub fn times(self, inferences: u64) -> Self {
         Self {
@@ -51,7 +56,7 @@ impl PlannedWork {
 }
 
 impl Plan {
-    /// What one inference is to compute.
+    /// What the first inference of a session is to compute.
     pub fn work(&self) -> PlannedWork {
         let mut work = PlannedWork {
             transfers: (self.transfer_count() + self.reverse_count()) as u64,
@@ -82,7 +87,7 @@ impl LinearJob {
     }
 
     fn product_coefficients(&self) -> u64 {
-        self.coefficients(self.layout.products())
+        2 * self.coefficients(self.layout.products())
     }
 
     /// Of so many polynomials, once for each prime.
@@ -120,6 +125,7 @@ mod tests {
         assert!(fast.multiply_adds > 3 * 9 * 4 * 64);
         assert!(fast.transfers > fast.gates, "each sign has one transfer in the other direction");
         assert_eq!(fast.units(Phase::Online, Work::Transfer), 0);
+        assert_eq!(fast.later().times(2).products, fast.products);
         assert_eq!(exact.units(Phase::Offline, Work::Garbling), exact.tables);
     }
 }

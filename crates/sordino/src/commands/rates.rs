@@ -67,34 +67,35 @@ impl KnownRates {
     pub(super) fn built_in() -> Self {
         let client = PartyRates {
             offline: PhaseRates {
-                ciphertexts: 2.0e-8,
-                transfers_of_four: 1.5e-8,
-                transfers_of_eight: 5.0e-8,
-                multiply_adds: 0.0,
+                ciphertexts: 1.7e-8,
+                transfers_of_four: 1.3e-8,
+                transfers_of_eight: 6.1e-8,
+                multiply_adds: 1.9e-12,
                 ..PhaseRates::default()
             },
-            online: PhaseRates { gates: 1.0e-8, tables: 2.0e-10, truncated: 1.0e-8, ..PhaseRates::default() },
+            online: PhaseRates { gates: 4.3e-9, tables: 2.7e-10, truncated: 6.5e-9, ..PhaseRates::default() },
         };
         let server = PartyRates {
             offline: PhaseRates {
-                ciphertexts: 2.0e-8,
-                products: 1.0e-9,
-                transfers_of_four: 1.5e-8,
-                transfers_of_eight: 5.0e-8,
-                gates: 1.0e-8,
-                tables: 2.0e-10,
-                truncated: 1.0e-8,
+                ciphertexts: 4.6e-9,
+                products: 2.0e-9,
+                transfers_of_four: 1.8e-8,
+                transfers_of_eight: 4.6e-8,
+                gates: 1.9e-8,
+                tables: 2.6e-10,
+                truncated: 2.1e-8,
                 ..PhaseRates::default()
             },
             online: PhaseRates {
-                gates: 1.0e-8,
-                truncated: 1.0e-8,
-                multiply_adds: 2.0e-11,
+                gates: 6.1e-9,
+                tables: 5.8e-11,
+                truncated: 6.9e-9,
+                multiply_adds: 3.2e-11,
                 ..PhaseRates::default()
             },
         };
-        let processor = "AMD EPYC (Zen 4) with AVX-512, built in".to_owned();
-        Self { processor, rates: Rates { client, server, byte: 1.0e-9 } }
+        let processor = "a server's Xeon with AVX-512 and IFMA (built in)".to_owned();
+        Self { processor, rates: Rates { client, server, byte: 3.3e-9 } }
     }
 }
 

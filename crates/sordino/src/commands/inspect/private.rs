@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use anyhow::Context;
-use client::Rates;
+use client::{Cost, Rates};
 use inference::plan::{Depth, LayerTraffic, Plan, PlannedMemory, PlannedRing, Terms};
 use inference::transcript::Traffic;
 use network::freeze::FreezeReport;
@@ -287,18 +287,14 @@ impl Times {
         }
     }
 
-    /// With computing. A further inference of a session computes as much as the first.
+    /// With computing.
     fn predicted(link: &Link, plan: &Plan, rates: &Rates) -> Self {
-        let (depth, work) = (link.depth(), plan.work());
-        let traffic = plan.traffic(depth);
-        let least = Self::least(link, plan);
-        let offline = |traffic: &Traffic| rates.offline(&work, depth, traffic).as_secs_f64();
+        let cost = Cost::planned(plan, link.depth(), link.speed());
         Self {
-            set_up_s: least.set_up_s,
-            offline_s: least.offline_s + offline(&traffic.offline),
-            later_offline_s: least.later_offline_s + offline(&traffic.later_offline),
-            online_s: least.online_s + rates.online(&work, depth, &traffic.online).as_secs_f64(),
-            link: least.link,
+            offline_s: cost.offline_time(rates).as_secs_f64(),
+            later_offline_s: cost.later().offline_time(rates).as_secs_f64(),
+            online_s: cost.online_time(rates).as_secs_f64(),
+            ..Self::least(link, plan)
         }
     }
 }

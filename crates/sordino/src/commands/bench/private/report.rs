@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use client::Cost;
 use inference::client::{Answer as Learned, Client};
 use inference::connection::TlsStream;
 use inference::plan::LayerTraffic;
@@ -264,16 +265,13 @@ impl TrafficReport {
 impl Predicted {
     fn new(arguments: &Arguments, client: &Client<TlsStream>, runs: u64) -> Self {
         let (plan, depth, batch) = (client.plan(), client.depth(), arguments.batch as u64);
-        let (traffic, work) = (plan.traffic(depth), plan.work());
+        let traffic = plan.traffic(depth);
         let KnownRates { processor: rates_of, rates } = KnownRates::load();
-        let link = |traffic: &Traffic| {
-            arguments.link.least_time(traffic.bytes_up, traffic.bytes_down, traffic.rounds)
-        };
+        let cost = Cost::planned(plan, depth, arguments.link.speed());
         let is_alone = batch == 1 && arguments.threads.get() == 1;
         // The median run is not the first of its session.
-        let mean = if runs > 1 { traffic.later_offline } else { traffic.offline };
-        let offline_s = link(&mean) + rates.offline(&work, depth, &mean);
-        let online_s = link(&traffic.online) + rates.online(&work, depth, &traffic.online);
+        let offline_s = if runs > 1 { cost.later() } else { cost }.offline_time(&rates);
+        let online_s = cost.online_time(&rates);
         let offline = TrafficReport::per_run(traffic.offline_of(batch * runs), runs);
         let bytes = |traffic: Traffic| traffic.bytes_up + traffic.bytes_down;
         Self {

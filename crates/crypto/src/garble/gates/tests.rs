@@ -129,7 +129,7 @@ fn a_coarser_sign_never_lets_a_negative_value_through() {
 #[test]
 fn a_coarser_sign_that_rounds_up_would_let_negative_values_through() {
     let (width, dropped) = (7, 4);
-    let rounded = |share: u64| (share + low_bits(dropped) & low_bits(width)) >> dropped;
+    let rounded = |share: u64| ((share + low_bits(dropped)) & low_bits(width)) >> dropped;
     let (server, client) = all_pairs(width);
     let errs = server.iter().zip(&client).any(|(server, client)| {
         let x = crate::garble::ideal::signed(server.wrapping_add(*client) & low_bits(width), width);

@@ -37,6 +37,7 @@ def accuracy_row(name, demo):
     frozen = read(f"models/{name}.frozen.json")
     accuracy = frozen["accuracy"]
     trained = accuracy.get("measured_in_training", {}).get("test")
+    parts = [trained, accuracy["float"], accuracy.get("integer"), accuracy.get("private_rounding")]
     size = Path(f"models/{name}.sordino").stat().st_size
     right = sum(image["class"] == image["expected"] for image in demo["images"])
     cells = [
@@ -44,8 +45,8 @@ def accuracy_row(name, demo):
         f"{size / 1e6:.2f} MB",
         f"`{frozen['network']}`",
         f"{demo['relus']:,} of {demo['relus_of']:,}",
-        f"{percent(trained) if trained else '-'} / {percent(accuracy['float'])} / {percent(accuracy['integer'])}",
-        f"{accuracy['overflows']}",
+        " / ".join(percent(part) if part else "-" for part in parts),
+        f"{accuracy.get('overflows', '-')}",
         f"{right} of {len(demo['images'])}",
         f"`recipes/{name}.toml`, seed {seed(name)}",
     ]
@@ -85,7 +86,7 @@ def main(measured):
         if not all(image["equal_to_plaintext"] for image in demos[name]["images"]):
             sys.exit(f"{name}: an answer differs from the one in the clear")
     accuracy = [
-        "| file | size | network | ReLUs | CIFAR-100 test accuracy: trained (bf16) / float / frozen | overflows | photographs | recipe |",
+        "| file | size | network | ReLUs | CIFAR-100 test accuracy: trained (bf16) / float / frozen / rounded by shares | overflows | photographs | recipe |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
         *[accuracy_row(name, demos[name]) for name in names],
     ]

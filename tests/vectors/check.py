@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE))
 from slow import aes128, blake3, chacha20, ristretto, words  # noqa: E402
 from slow.session import Session  # noqa: E402
 
-SESSIONS = ("session-logits.json", "session-class.json")
+SESSIONS = ("session-logits.json", "session-chunks.json", "session-class.json")
 
 
 class Differs(Exception):
@@ -66,15 +66,15 @@ def check_session(vector, made=None):
     """Compares every frame; gives the frames that were made, for further comparisons with the same inputs."""
     if made is None:
         session = Session(vector)
-        made = list(session.frames()), session.answer
-    frames, answer = made
+        made = list(session.frames()), session.answers
+    frames, answers = made
     same("number of frames", len(frames), len(vector["frames"]))
     for (name, sender, header, body), published in zip(frames, vector["frames"]):
         same("name of a frame", name, published["name"])
         same(f"sender of {name}", sender, published["from"])
         same(f"header of {name}", header, bytes.fromhex(published["header"]))
         same(f"body of {name}", body, bytes.fromhex(published["body"]))
-    same("answer", answer, vector["answer"])
+    same("answers", answers, vector["answers"])
     return made
 
 
@@ -107,12 +107,13 @@ def check_that_changes_are_seen(all_words, sessions):
                     changed["frames"] = list(vector["frames"])
                     changed["frames"][number] = {**frame, field: flipped(frame[field], place)}
                     changes, missed = changes + 1, missed + (not is_caught(check_session, changed, made))
-        changed = {**vector, "answer": [value + 1 for value in vector["answer"]]}
+        changed = {**vector, "answers": [[value + 1 for value in answer] for answer in vector["answers"]]}
         changes, missed = changes + 1, missed + (not is_caught(check_session, changed, made))
     # With another seed every later message is another one.
     vector, _ = sessions[-1]
     for party in ("client", "server"):
-        changed = {**vector, party: {**vector[party], "inference root": flipped(vector[party]["inference root"], 7)}}
+        root = flipped(vector[party]["root of inference 1"], 7)
+        changed = {**vector, party: {**vector[party], "root of inference 1": root}}
         changes, missed = changes + 1, missed + (not is_caught(check_session, changed))
     if missed:
         raise Differs(f"{missed} of {changes} changed bytes were not seen")
@@ -132,7 +133,7 @@ def main():
             vector = load(name)
             sessions.append((vector, check_session(vector)))
             size = sum(len(frame["body"]) // 2 for frame in vector["frames"])
-            print(f"{name}: {len(vector['frames'])} frames ({size} bytes) as published, answer {vector['answer']}")
+            print(f"{name}: {len(vector['frames'])} frames ({size} bytes) as published, answers {vector['answers']}")
         changes = check_that_changes_are_seen(all_words, sessions)
         print(f"{changes} changed bytes, all seen; {time.monotonic() - start:.0f} s")
     except Differs as difference:

@@ -64,7 +64,7 @@ fn an_image_is_classified_over_any_stream() {
     client.prepare(1).unwrap();
     let image = Image::random(client.outline().input, 7);
     let Answer::Logits(logits) = client.classify(&image).unwrap() else { panic!("logits are served") };
-    assert!(bound::allows(&model, &image, &logits, ReluRounding::Nearest).unwrap(), "{logits:?}");
+    assert!(bound::allows(&model, &image, &logits, ReluRounding::Stochastic).unwrap(), "{logits:?}");
     client.finish().unwrap();
     server.join().unwrap().unwrap();
 }

@@ -15,20 +15,43 @@ mod words;
 use std::path::{Path, PathBuf};
 
 use network::digest::to_hex;
+use session::Case;
 
-use crate::plan::Reveal;
+use crate::plan::{Depth, ReluRounding, Reveal, Terms};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors").join(name)
 }
 
-/// All files and what belongs in them.
+/// All files and what belongs in them. Together the sessions have every kind of message, both roundings, both depths, both
+/// sorts of answer, and a second inference.
 fn files() -> Vec<(&'static str, String)> {
+    let logits = Terms { reveal: Reveal::Logits, relus: ReluRounding::Stochastic };
+    let class = Terms { reveal: Reveal::Class, relus: ReluRounding::Nearest };
+    let (two_flights, two_chunks) = (models::two_flights(), models::two_chunks());
+    let session = |model, terms, depth, inferences, first_seed| {
+        session::text(&Case { model, terms, depth, inferences, first_seed })
+    };
     vec![
         ("words.json", words::text()),
-        ("session-logits.json", session::text(&models::every_operation(), Reveal::Logits, 0x10)),
-        ("session-class.json", session::text(&models::two_flights(), Reveal::Class, 0x60)),
+        ("session-logits.json", session(models::every_operation(), logits, Depth::Eight, 2, 0x10)),
+        ("session-class.json", session(two_flights, class, Depth::Four, 1, 0x60)),
+        ("session-chunks.json", session(two_chunks, logits, Depth::Four, 1, 0x40)),
     ]
+}
+
+fn reveal_word(reveal: Reveal) -> &'static str {
+    match reveal {
+        Reveal::Logits => "logits",
+        Reveal::Class => "class",
+    }
+}
+
+fn relus_word(relus: ReluRounding) -> &'static str {
+    match relus {
+        ReluRounding::Stochastic => "by shares",
+        ReluRounding::Nearest => "nearest",
+    }
 }
 
 #[test]
@@ -77,14 +100,17 @@ impl Object {
     }
 
     fn numbers<T: ToString>(self, name: &str, values: impl IntoIterator<Item = T>) -> Self {
-        let values: Vec<_> = values.into_iter().map(|value| value.to_string()).collect();
-        let value = format!("[{}]", values.join(", "));
-        self.raw(name, &value)
+        self.raw(name, &numbers(values))
     }
 
     fn finish(self) -> String {
         self.text + "\n}"
     }
+}
+
+fn numbers<T: ToString>(values: impl IntoIterator<Item = T>) -> String {
+    let values: Vec<_> = values.into_iter().map(|value| value.to_string()).collect();
+    format!("[{}]", values.join(", "))
 }
 
 fn list(items: impl IntoIterator<Item = String>) -> String {

@@ -1,5 +1,5 @@
 //! Files as they were written once: a model, and both halves of an inference that was prepared for it. Today's program
-//! reads them and finishes that inference; those of format version 1, whose masks were others, it refuses by name.
+//! reads them and finishes that inference; what earlier formats held, whose ReLUs were others, it refuses by name.
 //!
 //! `cargo test -p sordino-inference --test golden -- --ignored` prepares the model's inference anew; that is right only
 //! before a release.
@@ -20,6 +20,9 @@ use sordino_inference::plan::Reveal;
 use sordino_inference::server::{ServedModel, Server, StoredServer, WeightMemory};
 use sordino_inference::stored::StoredError;
 use sordino_inference::verify::ProtocolCoins;
+
+/// Where the low byte of the format's version stands: behind eight bytes that say whose half it is.
+const VERSION_PLACE: usize = 8;
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -44,28 +47,39 @@ fn connect(model: &InferenceModel) -> (Client<MemoryStream>, Server<MemoryStream
 }
 
 #[test]
-fn an_inference_prepared_by_version_2_can_be_finished() {
+fn an_inference_prepared_by_version_3_can_be_finished() {
     let model = InferenceModel::from_bytes(&read("model-v1")).unwrap();
     let (mut client, mut server, served) = connect(&model);
-    let kept = StoredServer::from_bytes(Secret::new(read("kept-server-v2"))).revive(&served).unwrap();
+    let kept = StoredServer::from_bytes(Secret::new(read("kept-server-v3"))).revive(&served).unwrap();
     let server = thread::spawn(move || server.classify(kept).unwrap());
-    let kept = Secret::new(read("kept-client-v2"));
+    let kept = Secret::new(read("kept-client-v3"));
     let prepared = PreparedClient::from_bytes(client.plan(), &kept).unwrap();
     let answer = client.classify(prepared, &image(&model)).unwrap();
     server.join().unwrap();
-    let logits = String::from_utf8(read("logits-v2")).unwrap();
+    let logits = String::from_utf8(read("logits-v3")).unwrap();
     let logits = logits.split_whitespace().map(|logit| logit.parse().unwrap()).collect();
     assert_eq!(answer, Answer::Logits(logits));
 }
 
 #[test]
-fn what_version_1_prepared_is_refused_by_name() {
+fn what_earlier_versions_prepared_is_refused_by_name() {
     let model = InferenceModel::from_bytes(&read("model-v1")).unwrap();
     let served = ServedModel::new(&model, Reveal::Logits, WeightMemory::Everything).unwrap();
-    let theirs = StoredServer::from_bytes(Secret::new(read("kept-server-v1"))).revive(&served).unwrap_err();
-    let ours = PreparedClient::from_bytes(served.plan(), &Secret::new(read("kept-client-v1"))).unwrap_err();
-    for error in [theirs, ours] {
-        assert!(matches!(error, StoredError::Version { expected: 2, came: 1 }), "{error}");
+    for version in [1, 2] {
+        let [theirs, ours] = ["kept-server-v3", "kept-client-v3"].map(|name| {
+            let mut bytes = read(name);
+            bytes[VERSION_PLACE] = version;
+            Secret::new(bytes)
+        });
+        let theirs = StoredServer::from_bytes(theirs).revive(&served).unwrap_err();
+        let ours = PreparedClient::from_bytes(served.plan(), &ours).unwrap_err();
+        for error in [theirs, ours] {
+            let came = u32::from(version);
+            assert!(
+                matches!(error, StoredError::Version { expected: 3, came: other } if other == came),
+                "{error}"
+            );
+        }
     }
 }
 
@@ -83,9 +97,9 @@ fn write_golden_files() {
     let (seed, theirs) = server.join().unwrap();
     let coins = ProtocolCoins::new(&model, client.plan(), record, &seed).unwrap();
     let logits = reference::run_with(&model, &image(&model), &coins).unwrap();
-    std::fs::write(path("kept-server-v2"), theirs.expose()).unwrap();
+    std::fs::write(path("kept-server-v3"), theirs.expose()).unwrap();
     let kept = prepared.into_bytes(client.plan()).unwrap();
-    std::fs::write(path("kept-client-v2"), kept.expose()).unwrap();
+    std::fs::write(path("kept-client-v3"), kept.expose()).unwrap();
     let logits: Vec<_> = logits.iter().map(i64::to_string).collect();
-    std::fs::write(path("logits-v2"), logits.join(" ") + "\n").unwrap();
+    std::fs::write(path("logits-v3"), logits.join(" ") + "\n").unwrap();
 }

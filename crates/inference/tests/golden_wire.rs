@@ -1,5 +1,5 @@
-//! What crosses the wire in protocol version 2, byte for byte as it was written once. A later version that changes any of
-//! it must raise its number, so that both sides name the difference; the hello of version 1 is refused by name here.
+//! What crosses the wire in protocol version 4, byte for byte as it was written once. A later version that changes any of
+//! it must raise its number, so that both sides name the difference; the hellos of other versions are refused by name here.
 //!
 //! `cargo test -p sordino-inference --test golden_wire -- --ignored` writes the file anew.
 
@@ -98,9 +98,9 @@ fn text() -> String {
 }
 
 #[test]
-fn messages_of_version_3_are_what_they_were() {
-    assert_eq!(PROTOCOL_VERSION, 3, "a new version needs a golden file of its own; this one stays");
-    let golden = std::fs::read_to_string(path("wire-v3")).unwrap();
+fn messages_of_version_4_are_what_they_were() {
+    assert_eq!(PROTOCOL_VERSION, 4, "a new version needs a golden file of its own");
+    let golden = std::fs::read_to_string(path("wire-v4")).unwrap();
     assert_eq!(text(), golden);
 }
 
@@ -125,15 +125,15 @@ fn greet(first: &[u8]) -> (InferenceError, Vec<u8>) {
 fn other_versions_are_refused_by_name() {
     // Version 1 had no frames: its first bytes were its number and a nonce.
     let first_version = [&1_u32.to_le_bytes()[..], &[0xa5; 32]].concat();
-    let [earlier, later] = [2, 4].map(|version| first_frame(version, &[0; ClientHello::BYTES]));
-    for (bytes, came) in [(first_version, 1), (earlier, 2), (later, 4)] {
+    let [earlier, later] = [3, 5].map(|version| first_frame(version, &[0; ClientHello::BYTES]));
+    for (bytes, came) in [(first_version, 1), (earlier, 3), (later, 5)] {
         let (error, heard) = greet(&bytes);
         assert!(
-            matches!(error, InferenceError::Frame(FrameError::Version { came: other, expected: 3, .. }) if other == came),
+            matches!(error, InferenceError::Frame(FrameError::Version { came: other, expected: 4, .. }) if other == came),
             "{error}"
         );
         let said = String::from_utf8_lossy(&heard);
-        assert!(said.contains(&format!("version {came}")) && said.contains("version 3"), "{said}");
+        assert!(said.contains(&format!("version {came}")) && said.contains("version 4"), "{said}");
     }
     let (stranger, _) = greet(b"GET / HTTP/1.1\r\nHost: server.example\r\n\r\n");
     assert!(matches!(stranger, InferenceError::Frame(FrameError::Stranger { .. })), "{stranger}");
@@ -142,5 +142,5 @@ fn other_versions_are_refused_by_name() {
 #[test]
 #[ignore = "writes the golden file"]
 fn write_golden_file() {
-    std::fs::write(path("wire-v3"), text()).unwrap();
+    std::fs::write(path("wire-v4"), text()).unwrap();
 }

@@ -311,6 +311,22 @@ mod tests {
     }
 
     #[test]
+    fn private_rounding_is_that_of_its_seed_and_image() {
+        let set = set();
+        let spec = network::zoo::build("resnet10:m=2", set.shape.height, set.classes.len()).unwrap();
+        let weights = FloatWeights::random(&spec, 1);
+        let images = calibration_images(&set, 2);
+        let (model, _) = freeze(&spec, &weights, None, &images, &FreezeOptions::default()).unwrap();
+        let logits = |rounding: TrialRounding, index| rounding.logits(&model, &images[0], index).unwrap();
+        let private = logits(TrialRounding::Private(1), 0);
+        assert_eq!(private, logits(TrialRounding::Private(1), 0));
+        for other in [logits(TrialRounding::Private(2), 0), logits(TrialRounding::Private(1), 1)] {
+            assert_ne!(private, other);
+        }
+        assert_ne!(private, logits(TrialRounding::Nearest, 0));
+    }
+
+    #[test]
     fn calibration_images_are_the_same_each_time() {
         assert_eq!(calibration_images(&set(), 5), calibration_images(&set(), 5));
     }

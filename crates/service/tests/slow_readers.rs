@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use client::PrivateClient;
 use inference::InferenceError;
-use inference::plan::Depth;
+use inference::plan::{Depth, ReluRounding, Reveal, Terms};
 use inference::requests::Request;
 use network::image::Image;
 use network::inference_model::InferenceModel;
@@ -74,6 +74,9 @@ impl SlowReader {
     }
 }
 
+/// Garbled circuits have long messages.
+const CIRCUITS: Terms = Terms { reveal: Reveal::Logits, relus: ReluRounding::Nearest };
+
 /// More tables than sockets have room for.
 fn large_model() -> InferenceModel {
     frozen("resnet20:m=8,depths=1+1+1", 32, 1)
@@ -96,7 +99,7 @@ fn who_reads_slowly_while_tables_flow_has_no_place_and_is_sent_home() {
     let patience = Duration::from_secs(8);
     let limits =
         Limits { running: NonZeroUsize::MIN, silence: patience, idle: patience, least_rate, ..limits() };
-    let server = Running::start(&[("tiny", &model)], limits);
+    let server = Running::start_with(&[("tiny", &model)], limits, CIRCUITS, None);
     let mut silent = TcpStream::connect(server.address).unwrap();
     let mut rude = TcpStream::connect(server.address).unwrap();
     rude.write_all(&[0x5a; 4000]).unwrap();
@@ -119,7 +122,7 @@ fn more_slow_readers_than_places_and_idle_clients_hold_nobody_up() {
     let two = NonZeroUsize::new(2).unwrap();
     let patience = Duration::from_secs(600);
     let limits = Limits { running: two, silence: patience, per_client: ClientLimits::NONE, ..limits() };
-    let server = Running::start(&[("tiny", &model)], limits);
+    let server = Running::start_with(&[("tiny", &model)], limits, CIRCUITS, None);
     let idle: Vec<_> = (0..20).map(|_| server.connect().unwrap()).collect();
     let flowing = bytes_before_tables(&server);
     let is_over = Arc::new(AtomicBool::new(false));
@@ -162,7 +165,7 @@ fn an_honest_client_among_slow_readers_and_idle_connections() {
     let patience = Duration::from_secs(600);
     let limits =
         Limits { clients: 1100, running: two, silence: patience, per_client: ClientLimits::NONE, ..limits() };
-    let server = Running::start(&[("tiny", &model)], limits);
+    let server = Running::start_with(&[("tiny", &model)], limits, CIRCUITS, None);
     let flowing = bytes_before_tables(&server);
     let alone = honest_seconds(&server, &model);
     let idle: Vec<_> = (0..1000).map(|_| server.connect().unwrap()).collect();

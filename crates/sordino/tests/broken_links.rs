@@ -126,7 +126,7 @@ fn a_connection_cut_on_its_way_up_is_an_error_with_words() {
 fn a_closed_stdout_does_not_hide_a_cut_connection() {
     let folder = Folder::new("cut-and-closed");
     let server = Server::start(&folder, &[]);
-    let cutter = Cutter::start(&server.address, 1 << 20, true);
+    let cutter = Cutter::start(&server.address, 1 << 17, true);
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = sordino();

@@ -269,11 +269,41 @@ fn planned_time_follows_the_link() {
 }
 
 #[test]
+fn a_frozen_model_is_frozen_anew_with_narrower_rings_and_the_same_weights() {
+    let [wide, narrow] = ["wide.sordino", "narrow.sordino"].map(ScratchFile::new);
+    let culled = ["--cull", "1", "--thin", "2,3", "-o", wide.path(), "--max-ring-bits", "62"];
+    let before = json(&small("freeze"), &culled);
+    let photographs = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/photographs");
+    let flags = ["-o", narrow.path(), "--activation-bits", "10", "--calibrate", photographs];
+    let after = json(&["freeze", wide.path()], &[&flags[..], &["--max-ring-bits", "32"]].concat());
+    assert_eq!((&after["weights"]["from"], &after["relus"]), (&json!("model"), &before["relus"]));
+    assert!(before["widest_ring_bits"].as_u64() > Some(32) && after["widest_ring_bits"].as_u64() <= Some(32));
+    let weights = |file: &ScratchFile| {
+        let model = InferenceModel::load(&file.0).unwrap();
+        model.layers().iter().map(|layer| layer.weights.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(weights(&wide), weights(&narrow));
+    assert_eq!(json(&["verify", narrow.path()], &["-n", "1"])["matches_reference"], true);
+    let message = refusal(&[
+        "freeze",
+        wide.path(),
+        "-o",
+        "x.sordino",
+        "--activation-bits",
+        "24",
+        "--calibrate",
+        photographs,
+        "--max-ring-bits",
+        "24",
+    ]);
+    assert!(message.contains("at most 24 were asked for"), "{message}");
+}
+
+#[test]
 fn models_and_networks_are_told_apart() {
     let file = ScratchFile::new("apart.sordino");
     stdout(&small("freeze"), &["-o", file.path()]);
     for (arguments, part) in [
-        (vec!["freeze", file.path(), "-o", file.path()], "frozen already"),
         (vec!["freeze", "resnet10:m=4", "-o", "model.bin"], "ends in .sordino"),
         (vec!["verify", file.path(), "--cull", "1"], "name the network it came from"),
         (vec!["verify", file.path(), "--outline", "coarse"], "name the network it came from"),
@@ -286,6 +316,17 @@ fn models_and_networks_are_told_apart() {
         (vec!["freeze", "resnet10:m=4", "-o", "x.sordino", "--weights", "no.safetensors"], "no.safetensors"),
         (vec!["freeze", "resnet10:m=4", "-o", "x.sordino", "--weight-bits", "9"], "choose 8 or 12"),
         (vec!["freeze", "resnet10:m=4", "-o", "x.sordino", "--activation-bits", "25"], "activation bits"),
+        (vec!["freeze", "resnet10:m=4", "-o", "x.sordino", "--max-ring-bits", "63"], "widest ring of 63"),
+        (
+            vec!["freeze", file.path(), "-o", "x.sordino", "--weight-bits", "12"],
+            "weights and classes are fixed",
+        ),
+        (vec!["freeze", file.path(), "-o", "x.sordino", "--record"], "`sordino evaluate` tries a model"),
+        (vec!["freeze", file.path(), "-o", "x.sordino"], "name them with --activation-bits"),
+        (
+            vec!["freeze", file.path(), "-o", "x.sordino", "--activation-bits", "10"],
+            "--data DIR or --calibrate DIR",
+        ),
         (vec!["verify", "resnet10:m=4", "-n", "0"], "0 is not in 1"),
     ] {
         let message = refusal(&arguments);

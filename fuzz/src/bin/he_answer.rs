@@ -4,7 +4,8 @@
 use std::sync::LazyLock;
 
 use crypto::he::{
-    ClientKey, ConvolutionShape, Halves, HeOutline, HeParameters, Layout, LinearAnswer, LinearShape, WeightBits,
+    ClientKey, ConvolutionShape, Halves, HeOutline, HeParameters, Layout, LinearAnswer, LinearShape,
+    WeightBits,
 };
 use crypto::random::{Direction, InferenceId, Scope, Seed, SessionId};
 use libfuzzer_sys::fuzz_target;

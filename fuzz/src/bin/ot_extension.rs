@@ -9,8 +9,8 @@ use crypto::cpu::CpuFeatures;
 use crypto::ot::chosen::{PaddedBits, PaddedMessages, receive, receive_bits};
 use crypto::ot::error::OtError;
 use crypto::ot::extension::{Corrections, CorrelatedReceiver, CorrelatedSender, ReceiverLabels};
-use crypto::ot::{Depth, ideal};
 use crypto::ot::values::{CorrelationOffset, SecretBits};
+use crypto::ot::{Depth, ideal};
 use crypto::random::{Seed, SessionId};
 use libfuzzer_sys::fuzz_target;
 

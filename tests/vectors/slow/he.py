@@ -1,223 +1,122 @@
-"""Linear layers under encryption: parameters, keys, requests, answers."""
+"""Linear layers under encryption: how a layer's numbers travel, keys, requests, answers."""
 
 from . import bits
 from .blake3 import derive_key
-from .packing import Layout
+from .packing import SESSION_INFERENCES, Layout
 from .randomness import ciphertext_generator, context, derive, generator
+from .ring import Ring, binomial, multiply, ternary
 
-DEGREE, SMALL_PRIME_BITS, WIDEST_PRIME_BITS = 4096, 23, 50
-LADDER = ([(size,) for size in range(30, 51)] + [(size, SMALL_PRIME_BITS) for size in range(36, 51)]
-          + [(WIDEST_PRIME_BITS, size) for size in range(SMALL_PRIME_BITS, 51)])
-
-
-def is_prime(number):
-    if number % 2 == 0:
-        return number == 2
-    odd, twos = number - 1, 0
-    while odd % 2 == 0:
-        odd, twos = odd // 2, twos + 1
-    for base in (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37):
-        power = pow(base, odd, number)
-        if power in (1, number - 1):
-            continue
-        if not any((power := power * power % number) == number - 1 for _ in range(twos - 1)):
-            return False
-    return True
+# Rows of rings; within a row the fewest bits decide.
+LADDER = (((2048, (50,)), (4096, (50,))), ((4096, (50, 23)),), ((4096, (50, 50)),))
+RINGS = {}
+GUARD_BITS, MAX_UNIT_BITS, MIN_KEPT_BITS = 3, 58, 4
 
 
-def ntt_primes(size, degree, count):
-    """The largest primes below 2^size that are 1 modulo twice the degree."""
-    candidate, primes = ((1 << size) - 1) // (2 * degree) * 2 * degree + 1, []
-    while len(primes) < count:
-        if is_prime(candidate):
-            primes.append(candidate)
-        candidate -= 2 * degree
-    return primes
+def ring_of(degree, sizes):
+    if (degree, sizes) not in RINGS:
+        RINGS[degree, sizes] = Ring(degree, sizes)
+    return RINGS[degree, sizes]
 
 
-class Ntt:
-    """Value k of a polynomial is its value at root^(2 rev(k) + 1), rev reversing the bits of k."""
-
-    def __init__(self, prime, degree):
-        self.prime, self.degree = prime, degree
-        base = 2
-        while pow(pow(base, (prime - 1) // (2 * degree), prime), degree, prime) != prime - 1:
-            base += 1
-        self.root = pow(base, (prime - 1) // (2 * degree), prime)
-        power, powers = 1, []
-        for _ in range(2 * degree):
-            powers.append(power)
-            power = power * self.root % prime
-        self.powers = powers
-
-    def forward(self, polynomial):
-        """Modulo x^m - r^2 splits into modulo x^(m/2) - r and x^(m/2) + r, down to single values."""
-        prime, parts = self.prime, [(polynomial, self.degree)]
-        while len(parts[0][0]) > 1:
-            below = []
-            for values, exponent in parts:
-                # Here x^m = root^exponent; its root is root^(exponent/2).
-                half, turn = len(values) // 2, self.powers[exponent // 2]
-                low, high = values[:half], [value * turn % prime for value in values[half:]]
-                below.append(([(a + b) % prime for a, b in zip(low, high)], exponent // 2))
-                below.append(([(a - b) % prime for a, b in zip(low, high)], exponent // 2 + self.degree))
-            parts = below
-        return [values[0] for values, _ in parts]
-
-    def inverse(self, values):
-        prime, degree = self.prime, self.degree
-        parts = [[value] for value in values]
-        exponents = [degree]
-        while len(exponents) < degree:
-            exponents = [e for exponent in exponents for e in (exponent // 2, exponent // 2 + degree)]
-        while len(parts) > 1:
-            # The parts of a pair stand for x^half = root^e and root^(e + degree), which is minus that.
-            pairs = zip(parts[::2], parts[1::2], exponents[::2])
-            below = []
-            for plus, minus, exponent in pairs:
-                back = self.powers[-exponent % (2 * degree)]
-                low = [(a + b) % prime for a, b in zip(plus, minus)]
-                high = [(a - b) * back % prime for a, b in zip(plus, minus)]
-                below.append(low + high)
-            parts, exponents = below, [2 * exponent % (2 * degree) for exponent in exponents[::2]]
-        scale = pow(degree, -1, prime)
-        return [value * scale % prime for value in parts[0]]
+def dropping(count):
+    """Twelve times the variance of leaving out so many bits and reading the middle back."""
+    return 4**count + 2 if count else 0
 
 
-def multiply(left, right, modulus):
-    """A product modulo x^n + 1: both polynomials as one long number each, and one long multiplication."""
-    degree = len(left)
-    size = -(-(2 * modulus.bit_length() + degree.bit_length()) // 8)
-    joined = lambda values: int.from_bytes(b"".join((v % modulus).to_bytes(size, "little") for v in values), "little")
-    product = (joined(left) * joined(right)).to_bytes(2 * degree * size, "little")
-    coefficient = lambda place: int.from_bytes(product[place * size:(place + 1) * size], "little")
-    return [(coefficient(place) - coefficient(place + degree)) % modulus for place in range(degree)]
+class Layer:
+    """The ring of one linear layer, its layout, and how many low bits its messages leave out."""
 
-
-class Parameters:
-    """The first row of the ladder that serves these layers."""
-
-    def __init__(self, layers, ring_bits, weight_bound):
-        self.degree, self.ring_bits, self.weight_bound = DEGREE, ring_bits, weight_bound
-        self.max_taps = max(Layout(conv, shape, DEGREE).taps for conv, shape in layers)
-        for sizes in LADDER:
-            self.sizes = sizes
-            if len(sizes) == 2 and sizes[0] == sizes[1]:
-                self.primes = ntt_primes(sizes[0], DEGREE, 2)
-            else:
-                self.primes = [ntt_primes(size, DEGREE, 1)[0] for size in sizes]
-            if self.choose_format() and (self.kept == 1 or sizes[0] == WIDEST_PRIME_BITS):
+    def __init__(self, conv, shape, ring_bits, tolerance, weight_bound):
+        self.ring_bits, self.weight_bound = ring_bits, weight_bound
+        self.tolerance = min(tolerance, ring_bits - MIN_KEPT_BITS)
+        for row in LADDER:
+            fitting = [choice for size in row if (choice := self.choice(conv, shape, *size)) is not None]
+            if fitting:
+                # The first of those with the fewest bits.
+                _, self.ring, self.layout, self.kept, dropped = min(fitting, key=lambda choice: choice[0])
                 break
         else:
-            raise ValueError("no parameters bear the noise of this layer")
-        self.tables = [Ntt(prime, DEGREE) for prime in self.primes]
+            raise ValueError("no ring bears the noise of this layer")
+        self.input_dropped, self.uniform_dropped, self.value_dropped = dropped
+        self.kept_modulus = self.ring.primes[0] if self.kept == 1 else self.ring.modulus
+        kept_bits = self.kept_modulus.bit_length()
+        self.input_bits = self.ring.bits - self.input_dropped
+        self.uniform_bits, self.value_bits = kept_bits - self.uniform_dropped, kept_bits - self.value_dropped
 
-    def choose_format(self):
-        """How many primes an answer keeps, and how many low bits it leaves out."""
-        self.modulus = 1
-        for prime in self.primes:
-            self.modulus *= prime
-        noise = self.max_taps * self.weight_bound * 43 + 84 * DEGREE + 1
-        for kept in range(1, len(self.primes) + 1):
-            kept_modulus = self.primes[0] if kept == 1 else self.modulus
-            dropped_modulus = self.modulus // kept_modulus
-            room = (self.modulus >> self.ring_bits) - noise
-            available = room // dropped_modulus - (DEGREE + 2)
-            available -= 2 * (2 + 2 * len(self.primes) * (kept_modulus >> 78))
-            if room < 0 or available < 0:
-                continue
-            size = kept_modulus.bit_length()
-            cost = lambda value, uniform: (1 << value if value else 0) + DEGREE * (1 << uniform if uniform else 0)
-            best = (0, 0, 0)
-            for uniform in range(size - 1):
-                if cost(0, uniform) > available:
+    def choice(self, conv, shape, degree, sizes):
+        """All bits that are sent in this ring, and how; nothing where the layer or its noise does not fit."""
+        layout = Layout.find(conv, shape, degree, self.ring_bits - self.tolerance, self.weight_bound)
+        if layout is None:
+            return None
+        ring = ring_of(degree, sizes)
+        counts = layout.input_ciphertexts * degree, layout.output_ciphertexts * degree // SESSION_INFERENCES, layout.output_values
+        for kept in range(1, len(sizes) + 1):
+            kept_modulus = ring.primes[0] if kept == 1 else ring.modulus
+            dropped = self.most_dropped(ring, layout.taps, kept_modulus, counts)
+            if dropped is not None:
+                widths = ring.bits, kept_modulus.bit_length(), kept_modulus.bit_length()
+                sent = sum(count * (width - less) for count, width, less in zip(counts, widths, dropped))
+                return sent, ring, layout, kept, dropped
+        return None
+
+    def most_dropped(self, ring, taps, kept_modulus, counts):
+        """Low bits to leave out of requests, second halves and values, so that the noise stays within the tolerance."""
+        unit = min(ring.modulus >> self.ring_bits - self.tolerance, 1 << MAX_UNIT_BITS)
+        allowed = 12 * unit * unit >> 2 * GUARD_BITS
+        energy, rescaling = taps * self.weight_bound**2, (ring.modulus // kept_modulus)**2
+        key_weight = -(-2 * ring.degree // 3)
+        fixed = 127 * energy + 168 * ring.degree + (rescaling * (1 + key_weight) if rescaling > 1 else 0)
+        if fixed > allowed // 2:
+            return None
+        best, kept_bits = None, kept_modulus.bit_length()
+        for i in range(ring.bits - 1):
+            for u in range(kept_bits - 1):
+                room = allowed - fixed - energy * dropping(i) - rescaling * key_weight * dropping(u)
+                if room < 0:
                     break
-                value = max(v for v in range(size - 1) if cost(v, uniform) <= available)
-                best = max(best, (2 * uniform + value, value, uniform))
-            _, self.value_dropped, self.uniform_dropped = best
-            self.kept, self.kept_modulus = kept, kept_modulus
-            self.value_bits, self.uniform_bits = size - self.value_dropped, size - self.uniform_dropped
-            return True
-        return False
+                v = max(v for v in range(kept_bits - 1) if rescaling * dropping(v) <= room)
+                saved = counts[0] * i + counts[1] * u + counts[2] * v
+                best = max(best or (0,), (saved, v, i, u))
+        _, v, i, u = best
+        return i, u, v
 
     def numbers(self):
         """What enters the plan's digest."""
-        return [self.degree, self.ring_bits, self.weight_bound, self.max_taps, self.kept, self.value_bits,
-                self.uniform_bits] + self.primes
+        return [self.ring.degree, self.ring_bits, self.tolerance, self.weight_bound, self.layout.taps, self.kept,
+                self.input_bits, self.value_bits, self.uniform_bits] + self.ring.primes
 
-    def key_bytes(self):
-        return 32 + self.degree * sum(self.sizes) // 8
+    def ciphertext_bytes(self):
+        """One ciphertext of a request."""
+        return self.ring.degree * self.input_bits // 8
 
-    def request_bytes(self, layout):
-        return layout.input_ciphertexts * self.key_bytes()
+    def request_bytes(self):
+        return self.layout.input_ciphertexts * self.ciphertext_bytes()
 
-    def answer_bytes(self, layout):
-        total = 0
-        for number in range(layout.output_ciphertexts):
-            count = sum(1 for _ in layout.output_places(number))
-            total += -(-self.degree * self.uniform_bits // 8) + -(-count * self.value_bits // 8)
+    def answer_bytes(self):
+        """Both halves, as in the first inference of a session."""
+        total = self.layout.output_ciphertexts * (-(-self.ring.degree * self.uniform_bits // 8))
+        for number in range(self.layout.output_ciphertexts):
+            count = sum(1 for _ in self.layout.output_places(number))
+            total += -(-count * self.value_bits // 8)
         return total
 
-    def residues_to_bytes(self, polynomial):
-        """Values of the polynomial modulo each prime, packed."""
-        return b"".join(bits.pack(table.forward([c % table.prime for c in polynomial]), size)
-                        for table, size in zip(self.tables, self.sizes))
-
-    def residues_from_bytes(self, data):
-        limbs, read = [], 0
-        for table, size in zip(self.tables, self.sizes):
-            values = bits.unpack(data[read:read + self.degree * size // 8], self.degree, size)
-            read += self.degree * size // 8
-            assert all(value < table.prime for value in values)
-            limbs.append(table.inverse(values))
-        assert read == len(data)
-        return self.compose(limbs)
-
-    def compose(self, limbs):
-        """Numbers modulo q from numbers modulo each prime."""
-        result = [0] * len(limbs[0])
-        for table, limb in zip(self.tables, limbs):
-            others = self.modulus // table.prime
-            factor = others * pow(others, -1, table.prime)
-            result = [(total + factor * value) % self.modulus for total, value in zip(result, limb)]
-        return result
-
-    def uniform(self, purpose, seed):
-        """A uniform polynomial: values modulo each prime by rejection from a public stream."""
-        limbs = []
-        for number, (table, size) in enumerate(zip(self.tables, self.sizes)):
-            # The primes lie close below a power of two, so a few candidates more than needed are enough.
-            drawn = self.degree + 512
-            stream = derive_key(context(purpose), seed + bytes([number]), 7 * drawn)
-            candidates = (int.from_bytes(stream[7 * k:7 * k + 7], "little") & (1 << size) - 1 for k in range(drawn))
-            values = [value for value in candidates if value < table.prime][:self.degree]
-            assert len(values) == self.degree
-            limbs.append(table.inverse(values))
-        return self.compose(limbs)
+    def uniform(self, seed, value, number):
+        """The uniform half of a request's ciphertext: the same in all inferences of a session."""
+        material = seed + value.to_bytes(4, "little") + number.to_bytes(8, "little")
+        own = derive_key(context("he ciphertext uniform seed"), material)
+        return self.ring.uniform("he ciphertext uniform half", own)
 
     def encode(self, element):
-        return (self.modulus * element + (1 << self.ring_bits - 1)) >> self.ring_bits
+        return (self.ring.modulus * element + (1 << self.ring_bits - 1)) >> self.ring_bits
 
     def share(self, number, modulus):
         """round(2^l number / modulus) modulo 2^l."""
         return ((number << self.ring_bits) + modulus // 2) // modulus & (1 << self.ring_bits) - 1
 
 
-def ternary(stream, degree):
-    coefficients = []
-    for start in range(0, degree, 20):
-        fraction = stream.u128()
-        for _ in range(min(20, degree - start)):
-            fraction *= 3
-            coefficients.append((fraction >> 128) - 1)
-            fraction &= (1 << 128) - 1
-    return coefficients
-
-
-def binomial(stream, degree):
-    data = stream.bytes(6 * degree)
-    draws = (int.from_bytes(data[6 * k:6 * k + 6], "little") & (1 << 42) - 1 for k in range(degree))
-    return [bin(draw).count("1") - 21 for draw in draws]
+def restored(value, dropped):
+    """The middle of the numbers that a shortened one may have been."""
+    return (value << dropped) + (1 << dropped >> 1)
 
 
 def public_seed(client_nonce, server_nonce):
@@ -225,97 +124,109 @@ def public_seed(client_nonce, server_nonce):
 
 
 class ClientKey:
-    def __init__(self, parameters, root, place):
-        self.parameters = parameters
-        self.secret = ternary(generator(derive(root, "he secret key", place)), parameters.degree)
+    """The client's key for one ring in one inference."""
+
+    def __init__(self, ring, root, place):
+        self.ring = ring
+        self.secret = ternary(generator(derive(root, "he secret key", place)), ring.degree)
 
     def encrypt(self, uniform, error, message):
-        product = multiply(uniform, self.secret, self.parameters.modulus)
-        return [(m + e - p) % self.parameters.modulus for m, e, p in zip(message, error, product)]
+        product = multiply(uniform, self.secret, self.ring.modulus)
+        return [(m + e - p) % self.ring.modulus for m, e, p in zip(message, error, product)]
 
     def public_key(self, seed, root, place):
-        parameters = self.parameters
-        error = binomial(generator(derive(root, "he public key error", place)), parameters.degree)
-        uniform = parameters.uniform("he public key uniform half", seed)
-        return seed + parameters.residues_to_bytes(self.encrypt(uniform, error, [0] * parameters.degree))
+        ring = self.ring
+        error = binomial(generator(derive(root, "he public key error", place)), ring.degree)
+        uniform = ring.uniform("he public key uniform half", seed)
+        return seed + ring.residues_to_bytes(self.encrypt(uniform, error, [0] * ring.degree))
 
-    def request(self, layout, blinds, root, place):
-        parameters, message = self.parameters, b""
-        errors, seeds = derive(root, "he error", place), derive(root, "he ciphertext uniform seed", place)
-        for number in range(layout.input_ciphertexts):
-            seed = ciphertext_generator(seeds, number).bytes(32)
-            uniform = parameters.uniform("he ciphertext uniform half", seed)
-            error = binomial(ciphertext_generator(errors, number), parameters.degree)
-            plain = [0] * parameters.degree
-            for coefficient, source in layout.input_places(number):
-                plain[coefficient] = parameters.encode(blinds[source])
-            message += seed + parameters.residues_to_bytes(self.encrypt(uniform, error, plain))
+    def request(self, layer, seed, value, blinds, root, place):
+        ring, message, errors = self.ring, b"", derive(root, "he error", place)
+        for number in range(layer.layout.input_ciphertexts):
+            uniform = layer.uniform(seed, value, number)
+            error = binomial(ciphertext_generator(errors, number), ring.degree)
+            plain = [0] * ring.degree
+            for coefficient, source in layer.layout.input_places(number):
+                plain[coefficient] = layer.encode(blinds[source])
+            computed = self.encrypt(uniform, error, plain)
+            message += bits.pack([value >> layer.input_dropped for value in computed], layer.input_bits)
         return message
 
-    def decrypt(self, layout, answer):
-        parameters, share, read = self.parameters, [0] * layout.output_values, 0
-        kept = parameters.kept_modulus
+    def decrypt(self, layer, answer, second_halves):
+        """The client's share. Second halves are taken from the answer where the list is empty, and left in it."""
+        layout, kept, read = layer.layout, layer.kept_modulus, 0
+        share, come = [0] * layout.output_values, not second_halves
 
         def section(count, width, dropped):
             nonlocal read
             size = -(-count * width // 8)
             values = bits.unpack(answer[read:read + size], count, width)
             read += size
-            return [(value << dropped) + (1 << dropped >> 1) for value in values]
+            return [restored(value, dropped) for value in values]
 
         for number in range(layout.output_ciphertexts):
             places = list(layout.output_places(number))
-            uniform = section(parameters.degree, parameters.uniform_bits, parameters.uniform_dropped)
-            values = section(len(places), parameters.value_bits, parameters.value_dropped)
-            product = multiply(uniform, self.secret, kept)
+            if come:
+                second_halves.append(section(self.ring.degree, layer.uniform_bits, layer.uniform_dropped))
+            values = section(len(places), layer.value_bits, layer.value_dropped)
+            product = multiply(second_halves[number], self.secret, kept)
             for value, (coefficient, target) in zip(values, places):
-                share[target] = parameters.share((value + product[coefficient]) % kept, kept)
+                share[target] = layer.share((value + product[coefficient]) % kept, kept)
         assert read == len(answer)
         return share
 
 
 class ServerLayer:
-    """The answer to one request."""
+    """The answer to one request, for the layer that makes this value.
 
-    def __init__(self, parameters, layout, weights, public_key, seed, request, root, masks_root, place):
-        degree, modulus = parameters.degree, parameters.modulus
+    What hides the second halves, `zeros`, belongs to the session, as they do; `masks` belong to the inference.
+    """
+
+    def __init__(self, layer, value, weights, public_key, seed, request, zeros, masks, is_first):
+        self.layer, layout, ring = layer, layer.layout, layer.ring
         self.share, self.message = [0] * layout.output_values, b""
         assert public_key[:32] == seed
-        key = (parameters.residues_from_bytes(public_key[32:]),
-               parameters.uniform("he public key uniform half", seed))
-        size, inputs = parameters.key_bytes(), []
-        for start in range(0, len(request), size):
-            computed = parameters.residues_from_bytes(request[start + 32:start + size])
-            inputs.append((computed, parameters.uniform("he ciphertext uniform half", request[start:start + 32])))
-        masks, zeros = derive(masks_root, "he answer mask", place), derive(root, "he encryption of zero", place)
+        key = ring.residues_from_bytes(public_key[32:]), ring.uniform("he public key uniform half", seed)
+        inputs = self.read(request, seed, value)
         for number in range(layout.output_ciphertexts):
             tile, output = divmod(number, layout.outputs_per_tile)
             stream = ciphertext_generator(zeros, number)
-            u, error = ternary(stream, degree), binomial(stream, degree)
-            halves = [multiply(u, half, modulus) for half in key]
+            u, error = ternary(stream, ring.degree), binomial(stream, ring.degree)
+            halves = [multiply(u, half, ring.modulus) for half in key]
             for term in range(layout.inputs_per_tile):
                 polynomial = layout.weight_polynomial(output, term, weights)
                 if not any(polynomial):
                     continue
                 own = inputs[tile * layout.inputs_per_tile + term]
-                for half in (0, 1):
-                    product = multiply(polynomial, own[half], modulus)
-                    halves[half] = [(a + b) % modulus for a, b in zip(halves[half], product)]
-            second = [(a + e) % modulus for a, e in zip(halves[1], error)]
+                for half in (0, 1) if is_first else (0,):
+                    product = multiply(polynomial, own[half], ring.modulus)
+                    halves[half] = [(a + b) % ring.modulus for a, b in zip(halves[half], product)]
+            second = [(a + e) % ring.modulus for a, e in zip(halves[1], error)]
             places = list(layout.output_places(number))
             stream = ciphertext_generator(masks, number)
-            mask = parameters.compose([[stream.u128() % prime for _ in places] for prime in parameters.primes])
+            mask = ring.compose([[stream.u128() % prime for _ in places] for prime in ring.primes])
             first = []
             for own, (coefficient, target) in zip(mask, places):
-                self.share[target] = parameters.share(own, modulus)
-                first.append((halves[0][coefficient] - own) % modulus)
-            self.message += self.section(parameters, second, parameters.uniform_bits, parameters.uniform_dropped)
-            self.message += self.section(parameters, first, parameters.value_bits, parameters.value_dropped)
+                self.share[target] = layer.share(own, ring.modulus)
+                first.append((halves[0][coefficient] - own) % ring.modulus)
+            if is_first:
+                self.message += self.section(second, layer.uniform_bits, layer.uniform_dropped)
+            self.message += self.section(first, layer.value_bits, layer.value_dropped)
 
-    @staticmethod
-    def section(parameters, values, width, dropped):
-        modulus = parameters.modulus
-        for prime in reversed(parameters.primes[parameters.kept:]):
+    def read(self, request, seed, value):
+        """Both halves of the request's ciphertexts."""
+        layer, ring, inputs = self.layer, self.layer.ring, []
+        size = layer.ciphertext_bytes()
+        assert len(request) == layer.request_bytes()
+        for number in range(layer.layout.input_ciphertexts):
+            sent = bits.unpack(request[number * size:(number + 1) * size], ring.degree, layer.input_bits)
+            computed = [restored(one, layer.input_dropped) % ring.modulus for one in sent]
+            inputs.append((computed, layer.uniform(seed, value, number)))
+        return inputs
+
+    def section(self, values, width, dropped):
+        ring, modulus = self.layer.ring, self.layer.ring.modulus
+        for prime in reversed(ring.primes[self.layer.kept:]):
             # Divides by the prime, rounding to the nearest.
             modulus //= prime
             centered = [value % prime - (prime if value % prime > prime // 2 else 0) for value in values]

@@ -1,10 +1,13 @@
-"""Oblivious transfer: 128 base transfers, 32 trees, and the extension. The client is the extension's receiver."""
+"""Oblivious transfer: 128 base transfers, trees of depth 4 or 8 over them, and the extension.
+
+The party that chooses is the extension's receiver: the client, and in the other direction the server.
+"""
 
 from . import aes128, ristretto
 from .blake3 import derive_key
 from .randomness import context, generator
 
-BASE_TRANSFERS, DEPTH, LEAVES, TREES = 128, 4, 16, 32
+BASE_TRANSFERS = 128
 BATCH, BLOCK, MASKING = 1 << 18, 2048, 128
 CHECK_BYTES = 16 + 32
 
@@ -52,9 +55,14 @@ def labels_from(columns, count):
     return [int("".join(row[count - 1 - j] for row in reversed(rows)), 2) for j in range(count)]
 
 
-def message_bytes(transfers):
-    """Length of the corrections of all batches."""
-    return sum(4 * count + 4 * MASKING + CHECK_BYTES for count in batches(transfers))
+def message_bytes(transfers, depth):
+    """Length of the corrections of all batches: one bit for each tree and transfer, and the check."""
+    return sum(BASE_TRANSFERS // depth * (count + MASKING) // 8 + CHECK_BYTES for count in batches(transfers))
+
+
+def reversed_session(session):
+    """The id of the transfers in which the server chooses."""
+    return derive_key(context("ot reverse transfers"), session)
 
 
 def multiply(left, right):
@@ -89,10 +97,10 @@ class Check:
 
 
 class Receiver:
-    """The client: base sender, then owner of whole trees."""
+    """Who chooses: base sender, then owner of whole trees."""
 
-    def __init__(self, session, generator):
-        self.session, self.generator = session, generator
+    def __init__(self, session, depth, generator):
+        self.session, self.depth, self.generator = session, depth, generator
         self.scalar = scalar(generator)
         self.point = ristretto.multiply(self.scalar, ristretto.BASE)
         self.message = ristretto.encode(self.point)
@@ -111,14 +119,14 @@ class Receiver:
             other = ristretto.add(shared, ristretto.negate(square))
             keys.append([base_key(self.session, number, (self.message, data), each) for each in (shared, other)])
         sums, self.leaves = [], []
-        for tree in range(TREES):
+        for tree in range(BASE_TRANSFERS // self.depth):
             nodes = [self.generator.bytes(32)]
-            for level in range(DEPTH):
+            for level in range(self.depth):
                 nodes = [child for node in nodes for child in children(self.session, tree, level, node)]
                 left, right = bytes(32), bytes(32)
                 for place, node in enumerate(nodes):
                     left, right = (xor(left, node), right) if place % 2 == 0 else (left, xor(right, node))
-                key_left, key_right = keys[DEPTH * tree + level]
+                key_left, key_right = keys[self.depth * tree + level]
                 sums += [xor(right, key_left), xor(left, key_right)]
             self.leaves.append([leaf(self.session, tree, node) for node in nodes])
         self.masking = self.generator.bytes(32)
@@ -133,7 +141,7 @@ class Receiver:
             for one in streams:
                 total ^= one
             message += (total & (1 << size) - 1).to_bytes(size // 8, "little")
-            for bit in range(DEPTH):
+            for bit in range(self.depth):
                 column = 0
                 for number, one in enumerate(streams):
                     column ^= one if number >> bit & 1 else 0
@@ -166,15 +174,15 @@ class Receiver:
 
 
 class Sender:
-    """The server: base receiver by the bits of its offset, then owner of all leaves but one of each tree."""
+    """The other: base receiver by the bits of its offset, then owner of all leaves but one of each tree."""
 
-    def __init__(self, session, offset, offer, generator):
-        self.session, self.offset, self.next_cipher = session, offset, 0
+    def __init__(self, session, depth, offset, offer, generator):
+        self.session, self.depth, self.offset, self.next_cipher = session, depth, offset, 0
         point = ristretto.decode(offer)
         points, self.keys = [], []
         for number in range(BASE_TRANSFERS):
-            tree, level = divmod(number, DEPTH)
-            choice = offset >> DEPTH * tree + DEPTH - 1 - level & 1
+            tree, level = divmod(number, depth)
+            choice = offset >> depth * tree + depth - 1 - level & 1
             secret = scalar(generator)
             own = ristretto.multiply(secret, ristretto.BASE)
             data = ristretto.encode(ristretto.add(own, point) if choice else own)
@@ -183,15 +191,18 @@ class Sender:
             points.append(data)
         self.message = b"".join(points)
 
+    def path(self, tree):
+        return self.offset >> self.depth * tree & (1 << self.depth) - 1
+
     def finish(self, sums):
         assert len(sums) == 64 * BASE_TRANSFERS
-        self.leaves = []
-        for tree in range(TREES):
-            path = self.offset >> DEPTH * tree & 15
+        self.leaves, depth = [], self.depth
+        for tree in range(BASE_TRANSFERS // depth):
+            path = self.path(tree)
             known, on_path = {}, 0
-            for level in range(DEPTH):
-                number = DEPTH * tree + level
-                turn = path >> DEPTH - 1 - level & 1
+            for level in range(depth):
+                number = depth * tree + level
+                turn = path >> depth - 1 - level & 1
                 pair = sums[64 * number:64 * number + 64]
                 sibling = xor(pair[32 * turn:32 * turn + 32], self.keys[number])
                 below = {}
@@ -202,17 +213,17 @@ class Sender:
                             sibling = xor(sibling, child)
                 below[2 * on_path + 1 - turn] = sibling
                 known, on_path = below, 2 * on_path + turn
-            assert on_path == path and len(known) == LEAVES - 1
+            assert on_path == path and len(known) == (1 << depth) - 1
             self.leaves.append({place: leaf(self.session, tree, node) for place, node in known.items()})
 
     def columns(self, first_cipher, size, corrections):
         """The 128 columns of one block."""
         columns = []
         for tree, leaves in enumerate(self.leaves):
-            path = self.offset >> DEPTH * tree & 15
+            path = self.path(tree)
             streams = {place: stream(one, first_cipher, -(-size // 128)) for place, one in leaves.items()}
             correction = int.from_bytes(corrections[tree * size // 8:(tree + 1) * size // 8], "little")
-            for bit in range(DEPTH):
+            for bit in range(self.depth):
                 column = correction if path >> bit & 1 else 0
                 for place, one in streams.items():
                     column ^= one if (place ^ path) >> bit & 1 else 0
@@ -221,18 +232,18 @@ class Sender:
 
     def extend(self, message, transfers):
         """The label of choice 0 of each transfer."""
-        labels, read = [], 0
+        labels, read, trees = [], 0, BASE_TRANSFERS // self.depth
         for count in batches(transfers):
             first, whole = self.next_cipher, [0] * BASE_TRANSFERS
-            corrections = message[read:read + 4 * count + 4 * MASKING]
+            corrections = message[read:read + trees * (count + MASKING) // 8]
             read += len(corrections)
             for start in range(0, count, BLOCK):
                 size = min(BLOCK, count - start)
-                columns = self.columns(first + start // 128, size, corrections[4 * start:4 * (start + size)])
+                columns = self.columns(first + start // 128, size, corrections[trees * start // 8:trees * (start + size) // 8])
                 labels += labels_from(columns, size)
                 whole = [total | column << start for total, column in zip(whole, columns)]
             after = first + -(-count // 128)
-            masking = self.columns(after, MASKING, corrections[4 * count:])
+            masking = self.columns(after, MASKING, corrections[trees * count // 8:])
             check = Check(self.session, first, count, corrections)
             own = int.from_bytes(message[read:read + 16], "little")
             hashes = [check.hash(column, last) ^ (own if self.offset >> place & 1 else 0)

@@ -6,6 +6,8 @@ from .outline import linear_input
 
 Storage = namedtuple("Storage", "outputs extent gap before after shift tiles")
 MAX_TERMS = 2047
+# Second halves of answers are weighed as if so many inferences shared them.
+SESSION_INFERENCES = 3
 
 
 class Axis:
@@ -44,10 +46,17 @@ def tile_sizes(outputs):
 
 
 class Layout:
-    """The cheapest packing of one layer into polynomials of `degree` coefficients."""
+    """The cheapest packing of one layer into polynomials of `degree` coefficients, where shares keep so many bits."""
 
-    def __init__(self, conv, shape, degree):
+    @classmethod
+    def find(cls, *arguments):
+        """Nothing where the ciphertexts are too small for the layer."""
+        layout = cls(*arguments)
+        return layout if layout.fits else None
+
+    def __init__(self, conv, shape, degree, kept_bits, weight_bound):
         self.conv, self.shape, self.degree = conv, linear_input(conv, shape), degree
+        self.expected = kept_bits + weight_bound.bit_length() - 1 + 8, (kept_bits + 10) // SESSION_INFERENCES, kept_bits + 4
         shape = self.shape
         axis = lambda size: Axis(size, conv.filter, conv.stride, conv.padding, conv.dilation)
         self.axes = vertical, horizontal = axis(shape.height), axis(shape.width)
@@ -68,6 +77,9 @@ class Layout:
                     cost = self.cost(storage, planes, outputs)
                     if cost is not None and (best is None or cost < best[0]):
                         best = cost, storage, planes, outputs
+        self.fits = best is not None
+        if not self.fits:
+            return
         _, self.storage, self.planes, self.outputs = best
         self.row = self.storage[1].extent + self.storage[1].gap
         self.plane = (self.storage[0].extent + self.storage[0].gap) * self.row
@@ -105,9 +117,9 @@ class Layout:
             return None
         tiles = storage[0].tiles * storage[1].tiles
         values = self.conv.outputs * self.axes[0].outputs * self.axes[1].outputs
-        up = tiles * inputs_per_tile * self.degree * 100
-        down = tiles * -(-self.conv.outputs // outputs) * self.degree * 47 + values * 36
-        return 8 * max(up, down) + up + down
+        inputs, uniform, value = self.expected
+        return (tiles * inputs_per_tile * self.degree * inputs
+                + tiles * -(-self.conv.outputs // outputs) * self.degree * uniform + values * value)
 
     def plane_phases(self, plane):
         channel, phase = divmod(plane, self.phases)

@@ -1,8 +1,10 @@
 """Frames, hellos, requests, replies and refusals (docs/src/reference/protocol.md)."""
 
 MAGIC = b"SORDINO\0"
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 MODES = {"logits": 0, "class": 1, "any": 255}
+SET_UP, HOMOMORPHIC, TRANSFER, GARBLED, TRUNCATION, VALUES, SERVICE, REFUSAL, GATES = range(1, 10)
+RELUS = {"by shares": 0, "nearest": 1, "any": 255}
 
 
 def header(session_tag, inference_tag, step, sender, kind, length):
@@ -16,12 +18,17 @@ def _name(text):
     return text.encode().ljust(64, b"\0")
 
 
-def client_hello(nonce, wish, model):
-    return nonce + bytes([MODES[wish]]) + _name(model)
+def terms(mode, relus, depth):
+    """What the client learns, how ReLUs round, how deep trees of transfers are: wished for, or agreed."""
+    return bytes([MODES[mode], RELUS[relus], 255 if depth is None else depth])
 
 
-def server_hello(nonce, mode, commitment, model, outline):
-    return nonce + bytes([MODES[mode]]) + commitment + _name(model) + outline
+def client_hello(nonce, wishes, model):
+    return nonce + terms(*wishes) + _name(model)
+
+
+def server_hello(nonce, agreed, commitment, model, outline):
+    return nonce + terms(*agreed) + commitment + _name(model) + outline
 
 
 def request(fields):
@@ -70,9 +77,10 @@ def message(what, fields):
         return header(data("session tag"), data("inference tag"), fields["step"], fields["from"], fields["kind"],
                       fields["length"])
     if what == "client hello":
-        return client_hello(data("nonce"), fields["wish"], fields["model"])
+        return client_hello(data("nonce"), (fields["wish"], fields["relus"], fields["depth"]), fields["model"])
     if what == "server hello":
-        return server_hello(data("nonce"), fields["mode"], data("commitment"), fields["model"], data("outline"))
+        agreed = fields["mode"], fields["relus"], fields["depth"]
+        return server_hello(data("nonce"), agreed, data("commitment"), fields["model"], data("outline"))
     if what == "agreement":
         return data("outline") + data("commitment") + data("plan")
     return {"request": request, "reply": reply, "refusal": refusal}[what](fields)

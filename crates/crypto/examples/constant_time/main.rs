@@ -16,6 +16,9 @@ use sordino_crypto::cpu::CpuFeatures;
 use sordino_crypto::garble::Workspace;
 use sordino_crypto::garble::argmax::ArgmaxShape;
 use sordino_crypto::garble::circuit::Circuit;
+use sordino_crypto::garble::gates::{
+    ClientInputs, GateShape, OfferedGates, PreparedGates, ReverseReceiver, SenderSide,
+};
 use sordino_crypto::garble::hash::{HashCounter, HashKey};
 use sordino_crypto::garble::label::{Offset, WireLabel};
 use sordino_crypto::garble::layer::Layer;
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
     verdict.silent("circuits: ReLU", || circuits(&relu_circuit(), true));
     verdict.silent("circuits: argmax", || circuits(&ArgmaxShape::new(5, 20).unwrap().circuit(), false));
     verdict.silent("truncation", truncation);
+    verdict.silent("gates", gates);
     verdict.silent("shares: sums, packing, layers on shares", shares);
     verdict.finish()
 }
@@ -267,6 +271,50 @@ fn truncation() {
     let reply = prepared.reply(&opening).unwrap();
     let reply = TruncationReply::from_bytes(&shape, count, false, &sent(reply.to_bytes())).unwrap();
     black_box(waiting.finish(reply).unwrap());
+}
+
+fn gates() {
+    let shape = GateShape::new(21, 8, 24).unwrap().with_values_per_sign(2).unwrap();
+    let (signs, values) = (96, 192);
+    let mut server = generator(45);
+    let [offset, reverse_offset] = [(); 2].map(|()| Offset::random(&mut server));
+    let [key, reverse_key] = [7, 8].map(|byte| HashKey::from_bytes([byte; 16]));
+    let (shares, coins) = (secret_words(values, 22, 46), secret_words(signs, 1, 47));
+    let masks = secret_words(signs, 1, 48);
+    let [zero, chosen] = dealt(&shape.choices(&shares, &coins), &offset, &mut server);
+    let packed: Vec<u8> =
+        masks.chunks(8).map(|bits| bits.iter().rev().fold(0, |all, bit| all << 1 | *bit as u8)).collect();
+    let [reverse_zero, reverse_chosen] = dealt(&packed, &reverse_offset, &mut server);
+    let counters = || HashCounter::new().take(shape.hash_count(signs)).unwrap();
+    let reverse_counters = || HashCounter::new().take(shape.reverse_hash_count(signs)).unwrap();
+    let (mut offer, mut advance, mut opening, mut reply) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let forward = SenderSide { key, counters: counters(), offset: &offset, zero_labels: &zero };
+    let reverse = ReverseReceiver { choices: Secret::new(masks), labels: Secret::new(reverse_chosen) };
+    let offered = OfferedGates::new(shape, forward, reverse, &mut server, &mut offer).unwrap();
+    let blinds = secret_words(values, 24, 49);
+    let own = ClientInputs { shares: &shares, coins: &coins, blinds: &blinds, labels: &chosen };
+    let counted = reverse_counters();
+    let reverse = SenderSide {
+        key: reverse_key,
+        counters: counted,
+        offset: &reverse_offset,
+        zero_labels: &reverse_zero,
+    };
+    let prepared =
+        PreparedGates::new(shape, key, &mut counters(), own, reverse, &sent(offer), &mut advance).unwrap();
+    let advanced = offered.take_advance(reverse_key, &mut reverse_counters(), &sent(advance)).unwrap();
+    let waiting = advanced.open(&secret_words(values, 22, 50), &mut opening).unwrap();
+    prepared.reply(&sent(opening), &mut reply).unwrap();
+    black_box(waiting.finish(&sent(reply)).unwrap());
+}
+
+/// Labels of choice 0 and those chosen, by a dealer.
+fn dealt(choices: &[u8], offset: &Offset, generator: &mut Generator) -> [Vec<WireLabel>; 2] {
+    let zero: Vec<u128> = (0..8 * choices.len()).map(|_| generator.next_u128()).collect();
+    let bit = |place: usize| u128::from(choices[place / 8] >> (place % 8) & 1).wrapping_neg();
+    let chosen = zero.iter().enumerate().map(|(place, label)| label ^ (bit(place) & offset.expose()));
+    let chosen = chosen.map(WireLabel::from).collect();
+    [zero.iter().map(|label| WireLabel::from(*label)).collect(), chosen]
 }
 
 fn shares() {

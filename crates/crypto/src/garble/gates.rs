@@ -34,13 +34,26 @@ mod tests;
 #[cfg(test)]
 mod views;
 
-pub use client::{ClientInputs, PreparedGates, ReverseSender};
+pub use client::{ClientInputs, PreparedGates};
 pub use server::{AdvancedGates, OfferedGates, ReverseReceiver, WaitingGates};
 
 use super::bits::{low_bits, pack};
 use super::error::{GarbleError, check_shape};
-use super::hash::MAX_LANES;
+use super::hash::{CounterRange, HashKey, MAX_LANES};
+use super::label::{Offset, WireLabel};
 use super::sections::sections_length;
+
+/// What a party has of the transfers in which the other one chose.
+pub struct SenderSide<'a> {
+    /// The key of their hash: its own, sent after the choices were fixed.
+    pub key: HashKey,
+    /// Counters of that key.
+    pub counters: CounterRange,
+    /// Its offset.
+    pub offset: &'a Offset,
+    /// Its labels of choice 0.
+    pub zero_labels: &'a [WireLabel],
+}
 
 /// The parameters of gates: what is compared, what is multiplied by the sign, and where that goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -49,7 +49,7 @@ impl Scene {
     }
 
     fn zero_as_specified(&self) -> FreshZero {
-        FreshZero::draw(&self.layout, &self.layer, 0)
+        FreshZero::draw(&self.layout, &self.layer, 0, Halves::Both)
     }
 
     fn no_zero(&self) -> FreshZero {
@@ -328,7 +328,7 @@ fn one_u_for_two_uniform_halves_gives_the_weights_and_ours_never_meets_two() {
     // Ours draws them from session and layer, so that another session, or another layer, has another u.
     let root = Seed::from_bytes([6 ^ 0xff; 32]);
     let own = |scope: &crate::random::Scope| {
-        FreshZero::draw(&scene.layout, &LayerSecrets::derive(&root, &other, scope), 0)
+        FreshZero::draw(&scene.layout, &LayerSecrets::derive(&root, &other, scope), 0, Halves::Both)
             .ternary
             .expose()
             .clone()

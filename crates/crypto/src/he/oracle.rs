@@ -186,7 +186,7 @@ fn predict(ring_bits: u32, tolerance: u32, seed: u8) -> usize {
         let weight = i64::from(weights[place.weight]);
         polynomial[place.coefficient] = if place.is_negated { -weight } else { weight };
     }
-    let zero = FreshZero::draw(&layout, &layer, 0);
+    let zero = FreshZero::draw(&layout, &layer, 0, Halves::Both);
     let (u, e_2) = (signed(&zero.ternary), signed(&zero.error));
     let first = slow.add(&slow.multiply(&polynomial, &b), &slow.multiply(&u, &b_key));
     let second = slow.add(&slow.multiply(&polynomial, &a), &slow.multiply(&u, &a_key));

@@ -19,5 +19,5 @@ mod plan;
 mod shape;
 
 pub use layout::Layout;
-pub(super) use plan::{ExpectedBits, PackingPlan};
+pub(super) use plan::{ExpectedBits, PackingPlan, SESSION_INFERENCES};
 pub use shape::{ConvolutionShape, LinearShape};

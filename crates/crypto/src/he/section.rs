@@ -59,9 +59,8 @@ impl Section {
                 .iter()
                 .for_each(|residue| writer.push((residue >> self.dropped).into(), self.width)),
             limbs => {
-                for place in 0..self.count {
-                    let residues = [limbs[0][place], limbs[1][place]];
-                    writer.push(compose(parameters, &residues) >> self.dropped, self.width);
+                for (first, second) in limbs[0].iter().zip(limbs[1].iter()).take(self.count) {
+                    writer.push(compose(parameters, &[*first, *second]) >> self.dropped, self.width);
                 }
             }
         }

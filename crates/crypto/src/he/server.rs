@@ -111,6 +111,7 @@ pub struct BlockAnswer {
 /// The encryption of zero that goes into one output ciphertext of a session.
 pub(super) struct FreshZero {
     pub(super) ternary: ShortPolynomial,
+    /// e_2; empty where only first halves are wanted, which have none.
     pub(super) error: ShortPolynomial,
 }
 
@@ -190,7 +191,8 @@ impl PreparedWeights {
         assert!(layer.uniform.is_of_key(public_key), "u meets the uniform halves of its own session alone");
         let (tile, inner) = (block / layout.blocks_per_tile(), block % layout.blocks_per_tile());
         let outputs = layout.block_outputs(inner).map(|output| tile * layout.outputs_per_tile() + output);
-        let zeros: Vec<_> = outputs.clone().map(|output| FreshZero::draw(layout, layer, output)).collect();
+        let zeros: Vec<_> =
+            outputs.clone().map(|output| FreshZero::draw(layout, layer, output, inputs.halves)).collect();
         let weights = match self.kept_block(inner) {
             Some(kept) => kept,
             None => self.transform_into(inner, scratch),
@@ -202,11 +204,12 @@ impl PreparedWeights {
 }
 
 impl FreshZero {
-    pub(super) fn draw(layout: &Layout, layer: &LayerSecrets, output: usize) -> Self {
+    pub(super) fn draw(layout: &Layout, layer: &LayerSecrets, output: usize, halves: Halves) -> Self {
         let mut generator = stream(&layer.zeros, output);
         let degree = layout.parameters().degree();
         let ternary = ternary(&mut generator, degree);
-        Self { ternary, error: binomial(&mut generator, degree) }
+        let errors = if halves == Halves::Both { degree } else { 0 };
+        Self { ternary, error: binomial(&mut generator, errors) }
     }
 }
 

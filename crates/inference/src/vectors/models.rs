@@ -1,4 +1,4 @@
-//! Two tiny networks. Together they hold every operation and every kind of nonlinear step.
+//! Tiny networks. Together they hold every operation and every kind of nonlinear step.
 
 use network::inference_model::{
     ImageFormat, InferenceModel, LinearGeometry, LinearWeights, ModelOperation, ModelOutline, ModelStep,
@@ -102,8 +102,8 @@ pub(super) fn every_operation() -> InferenceModel {
     with_weights(outline("every operation", shape(1, 4, 4), 20, 4, rows))
 }
 
-/// Two layers without anything between them, in rings that ask for two sets of parameters, and clipped ReLUs; the client
-/// learns the class.
+/// Two layers without anything between them; ReLUs with a ceiling and without. Its rings ask for three keys, and for answers
+/// that keep one prime of one, one of two, and both.
 pub(super) fn two_flights() -> InferenceModel {
     let linear = |inputs, outputs| ModelOperation::Linear {
         geometry: fully_connected(inputs, outputs),
@@ -111,13 +111,30 @@ pub(super) fn two_flights() -> InferenceModel {
     };
     let clipped =
         ModelOperation::Activate { width: 30, shift: 12, ceiling: Some(100), mask: SiteMask::KeepAll };
+    let relu = ModelOperation::Activate { width: 17, shift: 6, ceiling: None, mask: SiteMask::KeepAll };
     let vector = Shape::vector;
     let rows = vec![
-        ("first", linear(4, 5), vec![0], vector(5), 12, 44),
-        ("second", linear(5, 4), vec![1], vector(4), 18, 32),
+        ("first", linear(4, 5), vec![0], vector(5), 12, 60),
+        ("second", linear(5, 4), vec![1], vector(4), 18, 44),
         ("clipped", clipped, vec![2], vector(4), 6, 18),
-        ("logits", linear(4, 5), vec![3], vector(5), 12, 18),
+        ("third", linear(4, 3), vec![3], vector(3), 12, 18),
+        ("relu", relu, vec![4], vector(3), 6, 18),
+        ("logits", linear(3, 5), vec![5], vector(5), 12, 18),
     ];
-    let outline = outline("two flights", Shape::new(1, 2, 2), 44, 0, rows);
+    let outline = outline("two flights", Shape::new(1, 2, 2), 60, 0, rows);
     with_weights(ModelOutline { weight_bits: WeightBits::Twelve, ..outline })
+}
+
+/// More ReLUs in a step than are worked on together, and more transfers than a block has.
+pub(super) fn two_chunks() -> InferenceModel {
+    let linear = |geometry, outputs| ModelOperation::Linear { geometry, channel_shifts: vec![0; outputs] };
+    let relu = ModelOperation::Activate { width: 17, shift: 11, ceiling: None, mask: SiteMask::KeepAll };
+    let shape = Shape::new;
+    let rows = vec![
+        ("conv", linear(conv(1, 9, 3, 1, 1), 9), vec![0], shape(9, 8, 8), 12, 18),
+        ("relu", relu, vec![1], shape(9, 8, 8), 1, 18),
+        ("total", ModelOperation::GlobalSum, vec![2], shape(9, 1, 1), 1, 18),
+        ("logits", linear(fully_connected(9, 2), 2), vec![3], shape(2, 1, 1), 7, 18),
+    ];
+    with_weights(outline("two chunks", shape(1, 8, 8), 18, 3, rows))
 }

@@ -1,4 +1,4 @@
-//! One whole session with one inference: what each party put in, then every frame in the order of the plan.
+//! One whole session: what each party put in, then every frame in the order of the plan.
 
 use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
@@ -10,12 +10,12 @@ use network::digest::to_hex;
 use network::image::Image;
 use network::inference_model::InferenceModel;
 
-use super::{Object, list};
+use super::{Object, list, numbers, relus_word, reveal_word};
 use crate::client::{Answer, Client, Wishes};
 use crate::connection::frame::HEADER_BYTES;
 use crate::connection::{Connection, MemoryStream, Role, memory_pair};
 use crate::conversation::Words;
-use crate::plan::{Plan, Reveal};
+use crate::plan::{Plan, Terms};
 use crate::requests::{Reply, Request};
 use crate::roots::scripted;
 use crate::server::{ServedModel, Server, WeightMemory};
@@ -57,124 +57,143 @@ impl Write for Wire {
 
 /// What the parties draw, in order.
 struct Seeds {
-    client: [(&'static str, [u8; 32]); 3],
-    server: [(&'static str, [u8; 32]); 4],
+    client: Vec<(String, [u8; 32])>,
+    server: Vec<(String, [u8; 32])>,
     salt: [u8; 32],
 }
 
 impl Seeds {
-    fn new(first: u8) -> Self {
-        let seed = |number: u8| std::array::from_fn(|place| first + number + (place as u8 & 7) * 0x11 % 0x7f);
+    fn new(first: u8, inferences: usize) -> Self {
+        let mut number = first;
+        let mut seed = || {
+            number += 1;
+            std::array::from_fn(|place| number + (place as u8 & 7) * 0x11 % 0x7f)
+        };
+        let mut party = |names: &[&str]| {
+            let of_inference = (1..=inferences).map(|inference| format!("root of inference {inference}"));
+            let names = names.iter().map(|name| (*name).to_owned()).chain(of_inference);
+            names.map(|name| (name, seed())).collect()
+        };
         Self {
-            client: [("nonce", seed(1)), ("transfer seed", seed(3)), ("inference root", seed(4))],
-            server: [
-                ("nonce", seed(5)),
-                ("transfer root", seed(6)),
-                ("root of second halves", seed(2)),
-                ("inference root", seed(7)),
-            ],
-            salt: seed(8),
+            client: party(&["nonce", "transfer seed", "reverse transfer root"]),
+            server: party(&["nonce", "transfer root", "root of second halves"]),
+            salt: seed(),
         }
     }
 }
 
-/// Both parties' work: the client's answer, and what crossed in each direction.
-fn run(
-    model: &InferenceModel,
-    reveal: Reveal,
-    seeds: &Seeds,
-    image: &Image,
-) -> (Arc<Plan>, Answer, [Vec<u8>; 2]) {
-    let served = ServedModel::with_salt(model, reveal, WeightMemory::Everything, &seeds.salt).unwrap();
+/// Both parties' work: the client's answers, and what crossed in each direction.
+fn run(case: &Case, seeds: &Seeds, image: &Image) -> (Arc<Plan>, Vec<Answer>, [Vec<u8>; 2]) {
+    let &Case { terms, depth, inferences, .. } = case;
+    let served = ServedModel::with_salt(&case.model, terms, WeightMemory::Everything, &seeds.salt).unwrap();
     let served = Arc::new(served);
     let plan = Arc::clone(served.plan());
     let (client_end, server_end) = memory_pair();
     let ((client_wire, up), (server_wire, down)) = (Wire::new(client_end), Wire::new(server_end));
-    let drawn = seeds.server.map(|(_, seed)| seed);
+    let [for_client, for_server] =
+        [&seeds.client, &seeds.server].map(|seeds| seeds.iter().map(|(_, seed)| *seed).collect::<Vec<_>>());
     let server = thread::spawn(move || {
-        scripted::install(drawn);
-        let choose = |name: &ModelName| Ok((name.clone(), served));
-        let connection = Connection::new(server_wire, Role::Server);
-        let mut server = Server::accept_with(connection, choose, CHANNEL_BINDING).unwrap();
-        assert!(matches!(server.next_request().unwrap(), Request::Prepare { count: 1, store: None }));
-        server.reply(&Reply::Accepted { ids: Vec::new() }).unwrap();
-        let prepared = server.prepare().unwrap();
+        scripted::install(for_server);
+        serve(server_wire, served, inferences);
+        assert_eq!(scripted::left(), 0, "the server drew as many seeds as are published");
+    });
+    let image = image.clone();
+    let client = thread::spawn(move || {
+        scripted::install(for_client);
+        let model = ModelName::new(MODEL_NAME).unwrap();
+        let (reveal, relus, depth) = (Some(terms.reveal), Some(terms.relus), Some(depth));
+        let wishes = Wishes { model, reveal, relus, depth, ..Wishes::default() };
+        let answers = ask(client_wire, &wishes, inferences, &image);
+        assert_eq!(scripted::left(), 0, "the client drew as many seeds as are published");
+        answers
+    });
+    let answers = client.join().unwrap();
+    server.join().unwrap();
+    let sent = [up, down].map(|sent| sent.lock().unwrap().clone());
+    (plan, answers, sent)
+}
+
+fn serve(wire: Wire, served: Arc<ServedModel>, inferences: usize) {
+    let choose = |name: &ModelName| Ok((name.clone(), served));
+    let connection = Connection::new(wire, Role::Server);
+    let mut server = Server::accept_with(connection, choose, CHANNEL_BINDING).unwrap();
+    assert!(matches!(server.next_request().unwrap(), Request::Prepare { store: None, .. }));
+    server.reply(&Reply::Accepted { ids: Vec::new() }).unwrap();
+    let prepared: Vec<_> = (0..inferences).map(|_| server.prepare().unwrap()).collect();
+    for prepared in prepared {
         assert!(matches!(server.next_request().unwrap(), Request::Classify { count: 1 }));
         server.reply(&Reply::Accepted { ids: Vec::new() }).unwrap();
         server.classify(prepared).unwrap();
-        assert!(matches!(server.next_request().unwrap(), Request::Bye));
-        assert_eq!(scripted::left(), 0, "the server drew as many seeds as are published");
-    });
-    let drawn = seeds.client.map(|(_, seed)| seed);
-    let image = image.clone();
-    let client = thread::spawn(move || {
-        scripted::install(drawn);
-        let model = ModelName::new(MODEL_NAME).unwrap();
-        let wishes = Wishes { model, reveal: Some(reveal), ..Wishes::default() };
-        let connection = Connection::new(client_wire, Role::Client);
-        let mut client = Client::connect_with(connection, &wishes, CHANNEL_BINDING).unwrap();
-        client.request(&Request::Prepare { count: 1, store: None }, |_| {}).unwrap();
-        let prepared = client.prepare().unwrap();
+    }
+    assert!(matches!(server.next_request().unwrap(), Request::Bye));
+}
+
+fn ask(wire: Wire, wishes: &Wishes, inferences: usize, image: &Image) -> Vec<Answer> {
+    let connection = Connection::new(wire, Role::Client);
+    let mut client = Client::connect_with(connection, wishes, CHANNEL_BINDING).unwrap();
+    client.request(&Request::Prepare { count: inferences as u32, store: None }, |_| {}).unwrap();
+    let prepared: Vec<_> = (0..inferences).map(|_| client.prepare().unwrap()).collect();
+    let classify = |prepared| {
         client.request(&Request::Classify { count: 1 }, |_| {}).unwrap();
-        let answer = client.classify(prepared, &image).unwrap();
-        client.finish().unwrap();
-        assert_eq!(scripted::left(), 0, "the client drew as many seeds as are published");
-        answer
-    });
-    let answer = client.join().unwrap();
-    server.join().unwrap();
-    let sent = [up, down].map(|sent| sent.lock().unwrap().clone());
-    (plan, answer, sent)
+        client.classify(prepared, image).unwrap()
+    };
+    let answers = prepared.into_iter().map(classify).collect();
+    client.finish().unwrap();
+    answers
 }
 
 /// The name of every message and whether the client sends it.
-fn names(plan: &Plan) -> Vec<(String, bool)> {
-    let mut names: Vec<(String, bool)> = Vec::new();
-    let mut say = |name: &str, is_upward| names.push((name.to_owned(), is_upward));
-    say("client hello", true);
-    say("server hello", false);
-    say("agreement", true);
-    say("base point", true);
-    say("base points", false);
+fn names(plan: &Plan, depth: Depth, inferences: usize) -> Vec<(String, bool)> {
+    let mut names = vec![("client hello", true), ("server hello", false), ("agreement", true)];
+    names.extend([("base point", true), ("base points", false)]);
     let reverses = plan.reverse_count() > 0;
-    if reverses {
-        say("reverse base point", false);
+    names.extend(reverses.then_some(("reverse base point", false)));
+    names.push(("tree sums", true));
+    names.extend(reverses.then_some(("reverse base points", true)));
+    names.extend([("prepare", true), ("accepted", false)]);
+    let mut names: Vec<_> = names.into_iter().map(|(name, is_upward)| (name.to_owned(), is_upward)).collect();
+    for inference in 1..=inferences {
+        names.extend(offline_names(plan, depth, Halves::of_inference(inference as u64)));
     }
-    say("tree sums", true);
-    if reverses {
-        say("reverse base points", true);
+    for _ in 0..inferences {
+        names.extend([("classify".to_owned(), true), ("accepted".to_owned(), false)]);
+        names.extend(online_names(plan));
     }
-    say("prepare", true);
-    say("accepted", false);
-    let step = |job| plan.job(job).step.0;
-    for message in offline::messages::list(plan, Depth::Four, Halves::Both) {
-        use offline::messages::{ClientWords, ServerWords};
-        match message.words {
-            Words::Up(ClientWords::PublicKey(ring)) => say(&format!("public key {ring}"), true),
-            Words::Up(ClientWords::Request(job)) => say(&format!("request of step {}", step(job)), true),
-            Words::Up(ClientWords::Corrections) => say("corrections", true),
-            Words::Up(ClientWords::ReverseKey) => say("reverse hash key", true),
-            Words::Up(ClientWords::Advance(part)) => say(&format!("advance of part {}", part.0), true),
-            Words::Down(ServerWords::ReverseSums) => say("reverse tree sums", false),
-            Words::Down(ServerWords::ReverseCorrections) => say("reverse corrections", false),
-            Words::Down(ServerWords::Answer(job)) => say(&format!("answer of step {}", step(job)), false),
-            Words::Down(ServerWords::HashKey) => say("hash key", false),
-            Words::Down(ServerWords::Offer(part)) => say(&format!("offer of part {}", part.0), false),
-        }
-    }
-    say("classify", true);
-    say("accepted", false);
-    for message in online::messages::list(plan) {
-        use online::messages::{ClientWords, ServerWords};
-        match message.words {
-            Words::Up(ClientWords::Image) => say("image", true),
-            Words::Up(ClientWords::Reply(part)) => say(&format!("reply of part {}", part.0), true),
-            Words::Down(ServerWords::Opening(part)) => say(&format!("opening of part {}", part.0), false),
-            Words::Down(ServerWords::Logits) => say("logits", false),
-        }
-    }
-    say("bye", true);
+    names.push(("bye".to_owned(), true));
     names
+}
+
+fn offline_names(plan: &Plan, depth: Depth, halves: Halves) -> impl Iterator<Item = (String, bool)> {
+    use offline::messages::{ClientWords, ServerWords};
+    let step = |job| plan.job(job).step.0;
+    offline::messages::list(plan, depth, halves).into_iter().map(move |message| {
+        let name = match message.words {
+            Words::Up(ClientWords::PublicKey(ring)) => format!("public key {ring}"),
+            Words::Up(ClientWords::Request(job)) => format!("request of step {}", step(job)),
+            Words::Up(ClientWords::Corrections) => "corrections".to_owned(),
+            Words::Up(ClientWords::ReverseKey) => "reverse hash key".to_owned(),
+            Words::Up(ClientWords::Advance(part)) => format!("advance of part {}", part.0),
+            Words::Down(ServerWords::ReverseSums) => "reverse tree sums".to_owned(),
+            Words::Down(ServerWords::ReverseCorrections) => "reverse corrections".to_owned(),
+            Words::Down(ServerWords::Answer(job)) => format!("answer of step {}", step(job)),
+            Words::Down(ServerWords::HashKey) => "hash key".to_owned(),
+            Words::Down(ServerWords::Offer(part)) => format!("offer of part {}", part.0),
+        };
+        (name, matches!(message.words, Words::Up(_)))
+    })
+}
+
+fn online_names(plan: &Plan) -> impl Iterator<Item = (String, bool)> {
+    use online::messages::{ClientWords, ServerWords};
+    online::messages::list(plan).into_iter().map(|message| {
+        let name = match message.words {
+            Words::Up(ClientWords::Image) => "image".to_owned(),
+            Words::Up(ClientWords::Reply(part)) => format!("reply of part {}", part.0),
+            Words::Down(ServerWords::Opening(part)) => format!("opening of part {}", part.0),
+            Words::Down(ServerWords::Logits) => "logits".to_owned(),
+        };
+        (name, matches!(message.words, Words::Up(_)))
+    })
 }
 
 /// The next frame's header and body.
@@ -186,37 +205,51 @@ fn cut<'a>(bytes: &mut &'a [u8]) -> (&'a [u8], &'a [u8]) {
     (header, body)
 }
 
-pub(super) fn text(model: &InferenceModel, reveal: Reveal, first_seed: u8) -> String {
-    let seeds = Seeds::new(first_seed);
-    let outline = model.outline();
+/// One session: what is served, on which terms, and how often.
+pub(super) struct Case {
+    pub(super) model: InferenceModel,
+    pub(super) terms: Terms,
+    pub(super) depth: Depth,
+    /// All of them are prepared, then all are finished, each with the same image.
+    pub(super) inferences: usize,
+    /// What all seeds follow from.
+    pub(super) first_seed: u8,
+}
+
+pub(super) fn text(case: &Case) -> String {
+    let seeds = Seeds::new(case.first_seed, case.inferences);
+    let outline = case.model.outline();
     let image = Image::random(outline.input, 8);
-    let (plan, answer, [up, down]) = run(model, reveal, &seeds, &image);
+    let (plan, answers, [up, down]) = run(case, &seeds, &image);
     let (mut up, mut down) = (&up[..], &down[..]);
-    let frames = names(&plan).into_iter().map(|(name, is_upward)| {
+    let frames = names(&plan, case.depth, case.inferences).into_iter().map(|(name, is_upward)| {
         let (header, body) = cut(if is_upward { &mut up } else { &mut down });
         let from = if is_upward { "client" } else { "server" };
         Object::new().text("name", &name).text("from", from).hex("header", header).hex("body", body).finish()
     });
     let frames = list(frames);
     assert!(up.is_empty() && down.is_empty(), "every byte that crossed has a name");
-    let (mode, answer) = match answer {
-        Answer::Logits(logits) => ("logits", logits),
-        Answer::Class(class) => ("class", vec![class as i64]),
-    };
-    let hex = |object: Object, (name, seed): &(&str, [u8; 32])| object.hex(name, seed);
+    let answers = answers.into_iter().map(|answer| match answer {
+        Answer::Logits(logits) => numbers(logits),
+        Answer::Class(class) => numbers([class]),
+    });
+    let hex = |object: Object, (name, seed): &(String, [u8; 32])| object.hex(name, seed);
     let client = seeds.client.iter().fold(Object::new(), hex).numbers("image", image.pixels());
     let server = seeds.server.iter().fold(Object::new(), hex).hex("salt", &seeds.salt);
-    let layers = model.layers().iter().map(|layer| {
+    let layers = case.model.layers().iter().map(|layer| {
         Object::new().numbers("weights", &layer.weights).numbers("biases", &layer.biases).finish()
     });
     let server = server.text("outline", &to_hex(&outline.to_bytes())).raw("layers", &list(layers));
     Object::new()
-        .text("mode", mode)
+        .text("mode", reveal_word(case.terms.reveal))
+        .text("relus", relus_word(case.terms.relus))
+        .raw("depth", &case.depth.to_string())
+        .raw("inferences", &case.inferences.to_string())
         .text("model", MODEL_NAME)
         .hex("channel binding", CHANNEL_BINDING)
         .raw("client", &client.finish())
         .raw("server", &server.finish())
-        .numbers("answer", answer)
+        .raw("answers", &list(answers))
         .raw("frames", &frames)
         .finish()
         + "\n"

@@ -4,7 +4,7 @@ use crypto::ot::Depth;
 use crypto::secret::Secret;
 use network::digest::Digest;
 
-use super::{Object, list};
+use super::{Object, list, relus_word, reveal_word};
 use crate::connection::Role;
 use crate::connection::frame::{FrameKind, Header, MAGIC, PROTOCOL_VERSION};
 use crate::connection::refusal::{Refusal, RefusalCode};
@@ -52,20 +52,20 @@ fn headers() -> Vec<String> {
 }
 
 fn hellos() -> Vec<String> {
+    let wishes = [
+        (None, None, None),
+        (Some(Reveal::Logits), Some(ReluRounding::Stochastic), Some(Depth::Four)),
+        (Some(Reveal::Class), Some(ReluRounding::Nearest), Some(Depth::Eight)),
+    ];
     let mut all = Vec::new();
-    for (wish, word) in [(None, "any"), (Some(Reveal::Logits), "logits"), (Some(Reveal::Class), "class")] {
-        let relus = wish.map(|_| ReluRounding::Nearest);
-        let hello = ClientHello {
-            nonce: [1; 32],
-            wish,
-            relus,
-            depth: None,
-            model: ModelName::new("chest é").unwrap(),
-        };
+    for (wish, relus, depth) in wishes {
+        let model = ModelName::new("chest é").unwrap();
+        let hello = ClientHello { nonce: [1; 32], wish, relus, depth, model };
         let fields = Object::new()
             .hex("nonce", &hello.nonce)
-            .text("wish", word)
-            .text("relus", relus.map_or("any", |_| "nearest"))
+            .text("wish", wish.map_or("any", reveal_word))
+            .text("relus", relus.map_or("any", relus_word))
+            .raw("depth", &depth.map_or("null".to_owned(), |depth| depth.to_string()))
             .text("model", hello.model.as_str());
         all.push(message("client hello", fields, &hello.to_bytes()));
     }
@@ -79,9 +79,9 @@ fn hellos() -> Vec<String> {
     };
     let fields = Object::new()
         .hex("nonce", &hello.nonce)
-        .text("mode", "class")
-        .text("relus", "by shares")
-        .raw("depth", "8")
+        .text("mode", reveal_word(hello.terms.reveal))
+        .text("relus", relus_word(hello.terms.relus))
+        .raw("depth", &hello.depth.to_string())
         .hex("commitment", hello.commitment.as_bytes())
         .text("model", hello.model.as_str())
         .hex("outline", &hello.outline);

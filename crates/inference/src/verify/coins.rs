@@ -25,20 +25,16 @@ pub struct LinearErrors {
     pub values: u64,
     /// Of them, those that are off.
     pub off: u64,
-    /// By how many last places the one is that is farthest off.
-    pub largest: u64,
-    /// The largest error as a part of the unit that the readers of its layer keep.
-    pub largest_part: f64,
+    /// The largest error, in units that the readers of its layer keep.
+    pub largest: f64,
+    /// The sum of the squares of all errors, in the same units.
+    pub squares: f64,
 }
 
 impl LinearErrors {
     fn note(&mut self, error: i64, unit: f64) {
-        self.join(&Self {
-            values: 1,
-            off: u64::from(error != 0),
-            largest: error.unsigned_abs(),
-            largest_part: error.unsigned_abs() as f64 / unit,
-        });
+        let part = error.unsigned_abs() as f64 / unit;
+        self.join(&Self { values: 1, off: u64::from(error != 0), largest: part, squares: part * part });
     }
 
     /// Adds what was found elsewhere.
@@ -46,7 +42,12 @@ impl LinearErrors {
         self.values += other.values;
         self.off += other.off;
         self.largest = self.largest.max(other.largest);
-        self.largest_part = self.largest_part.max(other.largest_part);
+        self.squares += other.squares;
+    }
+
+    /// The root of the mean square of all errors.
+    pub fn deviation(&self) -> f64 {
+        (self.squares / self.values.max(1) as f64).sqrt()
     }
 }
 

@@ -104,7 +104,7 @@ impl World {
         std::fs::create_dir_all(&folder).unwrap();
         let image = Image::random(model.outline().input, 5);
         let plain = reference::trace(&model, &image, None).unwrap();
-        let deviation = |logit| bound::logit_deviation(&model, &plain, logit, ReluRounding::Nearest);
+        let deviation = |logit| bound::logit_deviation(&model, &plain, logit, ReluRounding::Stochastic);
         let bound = |logit| bound::largest_difference(deviation(logit), 1_000_000);
         let widest = || (0..plain.logits.len()).map(bound).fold(0.0, f64::max) as i64;
         let tolerance = compares_logits.then(widest);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use client::{ClientError, ConnectOptions, PrivateClient};
 use inference::client::Answer;
 use inference::connection::{Fingerprint, Identity, TlsAcceptor, Trust};
-use inference::plan::Reveal;
+use inference::plan::{Reveal, Terms};
 use inference::requests::Request;
 use inference::server::{ServedModel, WeightMemory};
 use inference::setup::messages::ModelName;
@@ -56,24 +56,25 @@ impl Running {
     pub(crate) fn start_with(
         models: &[(&str, &InferenceModel)],
         limits: Limits,
-        reveal: Reveal,
+        terms: impl Into<Terms>,
         store: Option<Arc<dyn Store>>,
     ) -> Self {
         let identity = Identity::generate().unwrap();
         let fingerprint = identity.fingerprint();
         let acceptor = TlsAcceptor::new(identity.into_key(), None).unwrap();
-        Self::start_secured(models, limits, reveal, store, acceptor, fingerprint)
+        Self::start_secured(models, limits, terms, store, acceptor, fingerprint)
     }
 
     pub(crate) fn start_secured(
         models: &[(&str, &InferenceModel)],
         limits: Limits,
-        reveal: Reveal,
+        terms: impl Into<Terms>,
         store: Option<Arc<dyn Store>>,
         acceptor: TlsAcceptor,
         fingerprint: Fingerprint,
     ) -> Self {
-        let serve = |model| Arc::new(ServedModel::new(model, reveal, WeightMemory::Everything).unwrap());
+        let terms = terms.into();
+        let serve = |model| Arc::new(ServedModel::new(model, terms, WeightMemory::Everything).unwrap());
         let named = models.iter().map(|(name, model)| (ModelName::new(name).unwrap(), serve(*model)));
         Self::run_parts(
             ServiceParts { models: named.collect(), acceptor, limits, store, proxies: Vec::new() },

@@ -1,11 +1,11 @@
 //! The client's side of gates.
 
 use super::chain::{self, ClientChain, Words};
-use super::{GateShape, ValueShape};
+use super::{GateShape, SenderSide, ValueShape};
 use crate::garble::bits::{low_bits, signed_by, spread};
 use crate::garble::error::{Counted, GarbleError, Message, check_count};
 use crate::garble::hash::{CounterRange, HashKey, hash_labels};
-use crate::garble::label::{Offset, WireLabel};
+use crate::garble::label::WireLabel;
 use crate::garble::sections::{append_sections, pack_sections, sections_length, unpack_sections};
 use crate::secret::Secret;
 
@@ -20,18 +20,6 @@ pub struct ClientInputs<'a> {
     pub blinds: &'a [u64],
     /// Its outputs of the transfers that it chose in, group after group.
     pub labels: &'a [WireLabel],
-}
-
-/// What the client has of the transfers in which the server chose, one for each sign.
-pub struct ReverseSender<'a> {
-    /// The key of their hash: the client's, sent after the server's choices were fixed.
-    pub key: HashKey,
-    /// Counters of that key.
-    pub counters: CounterRange,
-    /// The client's offset.
-    pub offset: &'a Offset,
-    /// Its labels of choice 0.
-    pub zero_labels: &'a [WireLabel],
 }
 
 /// Gates that wait for the server's opening. Good for one inference. Known to the client only.
@@ -71,7 +59,7 @@ impl PreparedGates {
         key: HashKey,
         counters: &mut CounterRange,
         own: ClientInputs<'_>,
-        mut reverse: ReverseSender<'_>,
+        mut reverse: SenderSide<'_>,
         offer: &[u8],
         advance: &mut Vec<u8>,
     ) -> Result<Self, GarbleError> {
@@ -240,18 +228,15 @@ impl PreparedValue {
         let own = own.zip(self.product.expose().iter().zip(self.wrapped.expose()));
         let own = own.zip(self.pad.expose().iter().zip(self.blind.expose()));
         let said = turned.iter().zip(masked).zip(deltas.iter().zip(coins));
-        let reply =
-            |((((known, wrap), (product, wrapped)), (pad, blind)), ((turn, mask), (delta, coin))): (
-                (((&u64, &u64), (&u64, &u64)), (&u64, &u64)),
-                ((&u64, &u64), (&u64, &u64)),
-            )| {
-                let weight = value.wrap_weight & spread(*turn);
-                let chosen = (mask & spread(*coin)).wrapping_add(*pad);
-                let own = known.wrapping_add(weight.wrapping_mul(*wrap)) & spread(*delta);
-                let products = product.wrapping_add(weight.wrapping_mul(*wrapped));
-                let moved = signed_by(delta ^ coin, chosen).wrapping_sub(signed_by(*delta, products));
-                moved.wrapping_add(own).wrapping_sub(*blind) & value.output
-            };
-        own.zip(said).map(reply).collect()
+        let replies = own.zip(said).map(|((((known, wrap), (product, wrapped)), (pad, blind)), said)| {
+            let ((turn, mask), (delta, coin)) = said;
+            let weight = value.wrap_weight & spread(*turn);
+            let chosen = (mask & spread(*coin)).wrapping_add(*pad);
+            let own = known.wrapping_add(weight.wrapping_mul(*wrap)) & spread(*delta);
+            let products = product.wrapping_add(weight.wrapping_mul(*wrapped));
+            let moved = signed_by(delta ^ coin, chosen).wrapping_sub(signed_by(*delta, products));
+            moved.wrapping_add(own).wrapping_sub(*blind) & value.output
+        });
+        replies.collect()
     }
 }

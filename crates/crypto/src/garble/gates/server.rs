@@ -1,11 +1,11 @@
 //! The server's side of gates.
 
 use super::chain::{self, ServerChain, ServerLevel, Words};
-use super::{GateShape, ValueShape};
+use super::{GateShape, SenderSide, ValueShape};
 use crate::garble::bits::{low_bits, signed_by, spread};
 use crate::garble::error::{Counted, GarbleError, Message, check_count};
 use crate::garble::hash::{CounterRange, HashKey, hash_labels};
-use crate::garble::label::{Offset, WireLabel};
+use crate::garble::label::WireLabel;
 use crate::garble::sections::{append_sections, pack_sections, sections_length, unpack_sections};
 use crate::random::Generator;
 use crate::secret::Secret;
@@ -42,21 +42,19 @@ pub(super) struct OfferedValue {
 }
 
 impl OfferedGates {
-    /// Makes the offer and appends it to a message. `zero_labels` are the server's outputs of the transfers that the client
+    /// Makes the offer and appends it to a message. The labels are the server's outputs of the transfers that the client
     /// chose in by [`GateShape::choices`], group after group, without what pads them to bytes.
     ///
     /// # Errors
     /// When labels are not as many as the signs need, or the counters do not suffice.
     pub fn new(
         shape: GateShape,
-        key: HashKey,
-        counters: &mut CounterRange,
-        offset: &Offset,
-        zero_labels: &[WireLabel],
+        forward: SenderSide<'_>,
         reverse: ReverseReceiver,
         generator: &mut Generator,
         offer: &mut Vec<u8>,
     ) -> Result<Self, GarbleError> {
+        let SenderSide { key, mut counters, offset, zero_labels } = forward;
         let signs = reverse.choices.expose().len();
         check_count(Counted::ReverseLabels, signs, reverse.labels.expose().len())?;
         check_count(Counted::ClientLabels, signs * shape.transfers_per_sign(), zero_labels.len())?;

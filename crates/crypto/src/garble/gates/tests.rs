@@ -1,6 +1,5 @@
 use super::*;
-use crate::garble::hash::{HashCounter, HashKey};
-use crate::garble::label::{Offset, WireLabel};
+use crate::garble::hash::HashCounter;
 use crate::garble::testing::{deal, random_values};
 use crate::random::{Generator, Seed};
 use crate::secret::Secret;
@@ -42,11 +41,10 @@ fn run(shape: GateShape, server: &[u64], client: &[u64], seed: u8) -> Vec<u64> {
 
     let reverse = ReverseReceiver { choices: Secret::new(masks), labels: Secret::new(reverse_chosen) };
     let (mut offer, mut advance, mut opening, mut reply) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let offered =
-        OfferedGates::new(shape, key, &mut counters(), &offset, &zero, reverse, &mut generator, &mut offer)
-            .unwrap();
+    let forward = SenderSide { key, counters: counters(), offset: &offset, zero_labels: &zero };
+    let offered = OfferedGates::new(shape, forward, reverse, &mut generator, &mut offer).unwrap();
     let own = ClientInputs { shares: client, coins: &coins, blinds: &blinds, labels: &chosen };
-    let reverse = ReverseSender {
+    let reverse = SenderSide {
         key: reverse_key,
         counters: reverse_counters(),
         offset: &reverse_offset,
@@ -131,7 +129,7 @@ fn a_coarser_sign_never_lets_a_negative_value_through() {
 #[test]
 fn a_coarser_sign_that_rounds_up_would_let_negative_values_through() {
     let (width, dropped) = (7, 4);
-    let rounded = |share: u64| (share + low_bits(dropped) & low_bits(width)) >> dropped;
+    let rounded = |share: u64| ((share + low_bits(dropped)) & low_bits(width)) >> dropped;
     let (server, client) = all_pairs(width);
     let errs = server.iter().zip(&client).any(|(server, client)| {
         let x = crate::garble::ideal::signed(server.wrapping_add(*client) & low_bits(width), width);

@@ -59,12 +59,12 @@ impl AnswerNoise {
     }
 }
 
-/// How many numbers of each sort the layers of an outline send.
+/// How many numbers of each sort the layers of an outline send for one inference of a session of several.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     /// Coefficients of requests.
     pub(super) inputs: u64,
-    /// Coefficients of second halves of answers.
+    /// Coefficients of second halves of answers, divided among the inferences of a session.
     pub(super) uniform: u64,
     /// Useful coefficients of first halves.
     pub(super) values: u64,

@@ -3,7 +3,7 @@
 use super::AnswerNoise;
 use super::noise::Counts;
 use crate::he::error::HeError;
-use crate::he::packing::{ExpectedBits, LinearShape, PackingPlan};
+use crate::he::packing::{ExpectedBits, LinearShape, PackingPlan, SESSION_INFERENCES};
 
 /// Bound on the weights that the outline declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl HeOutline {
             let plan = PackingPlan::choose(shape, degree, &self.expected_bits())?;
             noise.count(plan.taps() as u64);
             counts.inputs += (plan.input_ciphertexts() * degree) as u64;
-            counts.uniform += (plan.output_ciphertexts() * degree) as u64;
+            counts.uniform += (plan.output_ciphertexts() * degree) as u64 / SESSION_INFERENCES;
             counts.values += shape.output_values() as u64;
         }
         if self.shapes.is_empty() {

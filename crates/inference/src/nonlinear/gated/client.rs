@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crypto::garble::gates::{ClientInputs, PreparedGates, ReverseSender};
+use crypto::garble::gates::{ClientInputs, PreparedGates, SenderSide};
 use crypto::garble::label::WireLabel;
 use crypto::secret::Secret;
 
@@ -76,7 +76,7 @@ impl ClientSide for GatedPart {
                 };
                 let zero_labels: &[WireLabel] = zero.expose();
                 let reverse =
-                    ReverseSender { key: reverse_key, counters: reverse_counters, offset, zero_labels };
+                    SenderSide { key: reverse_key, counters: reverse_counters, offset, zero_labels };
                 let mut advance = Vec::new();
                 PreparedGates::new(self.shape, key, &mut counters, own, reverse, &offer, &mut advance)
                     .map(|gates| (gates, advance))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crypto::garble::gates::{AdvancedGates, OfferedGates, WaitingGates};
+use crypto::garble::gates::{AdvancedGates, OfferedGates, SenderSide, WaitingGates};
 use crypto::garble::label::Offset;
 use crypto::random::Seed;
 use crypto::ring::RingVector;
@@ -63,11 +63,11 @@ impl ServerSide for GatedPart {
             }
             let start = Instant::now();
             let (key, offset) = (tools.key, tools.offset);
-            let offers = tools.workers.map(group, |(labels, mut counters, reverse, seed)| {
+            let offers = tools.workers.map(group, |(labels, counters, reverse, seed)| {
                 let (mut offer, mut coins) = (Vec::new(), seed.generator());
-                let labels = labels.expose();
-                OfferedGates::new(shape, key, &mut counters, offset, labels, reverse, &mut coins, &mut offer)
-                    .map(|gates| (gates, offer))
+                let forward = SenderSide { key, counters, offset, zero_labels: labels.expose() };
+                let gates = OfferedGates::new(shape, forward, reverse, &mut coins, &mut offer);
+                gates.map(|gates| (gates, offer))
             })?;
             tools.times.spent(Work::Gates, start);
             for (gates, offer) in offers {

@@ -16,7 +16,6 @@ use std::time::Instant;
 
 use anyhow::{Context, anyhow};
 use client::{PartyRates, Rates};
-use inference::InferenceError;
 use inference::client::{Client, Wishes};
 use inference::connection::{Connection, Fingerprint, Identity, Role, accept_tls, connect_tls};
 use inference::plan::{Depth, PlannedWork, ReluRounding, Reveal, Terms};
@@ -209,7 +208,7 @@ fn ask(
     let mut client = Client::connect_with(Connection::new(stream, Role::Client), &wishes, &binding)?;
     let prepared = client.prepare()?;
     let start = Instant::now();
-    client.classify(prepared, image).map_err(InferenceError::from)?;
+    client.classify(prepared, image)?;
     Ok((client.connection().transcript().clone(), start.elapsed().as_secs_f64()))
 }
 

@@ -24,7 +24,7 @@ const ACCURACY_IMAGES: usize = 1000;
 /// What only checkpoints need.
 #[derive(Debug, Args)]
 pub(super) struct CheckpointArguments {
-    /// For a run: the folder of its images [default: the one that its recipe names]; for a model: of those it learned from.
+    /// For a run or model: the folder of the images it learned from [default: the one that the run's recipe names].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// For a run or model: fix the scales on so many training images [default: 128].

@@ -38,10 +38,10 @@ pub(super) struct Report {
     linear_values: u64,
     /// Of them, those that the encryption left off.
     linear_values_off: u64,
-    /// The largest of these errors, in last places.
-    linear_error: u64,
-    /// The largest as a part of the unit that is kept later.
-    linear_error_part: f64,
+    /// The deviation of all these errors, in units that are kept later.
+    linear_deviation: f64,
+    /// The largest, in the same units.
+    linear_error: f64,
     first_differences: Vec<FirstDifference>,
 }
 
@@ -96,8 +96,8 @@ impl Report {
             beyond_bound: comparisons.iter().filter(is_beyond).count() as u64,
             linear_values: errors.values,
             linear_values_off: errors.off,
+            linear_deviation: errors.deviation(),
             linear_error: errors.largest,
-            linear_error_part: errors.largest_part,
             first_differences: first_differences(comparisons),
         }
     }
@@ -137,9 +137,9 @@ impl Report {
         let share = percent(off, values);
         writeln!(
             out,
-            "the encryption left {off} of {values} values of linear layers off ({share}), by {} last places or {:.2} of the unit \
-             that is kept later at most",
-            self.linear_error, self.linear_error_part
+            "the encryption left {off} of {values} values of linear layers off ({share}), by {:.3} of the unit that is kept later in \
+             the deviation and {:.2} at most",
+            self.linear_deviation, self.linear_error
         )?;
         if self.first_differences.is_empty() {
             writeln!(
@@ -223,7 +223,7 @@ mod tests {
             expected,
             plain,
             deviation: 0.0,
-            linear_errors: LinearErrors { values: 1000, off: 25, largest: 40, largest_part: 0.31 },
+            linear_errors: LinearErrors { values: 1000, off: 25, largest: 0.31, squares: 0.9 },
             first_difference: None,
         }
     }
@@ -243,9 +243,7 @@ mod tests {
         assert!(text.contains("1 of 2 have the class of plain rounding"), "{text}");
         assert!(text.contains("off plain rounding by at most 6 of a range of 4"), "{text}");
         assert!(
-            text.contains(
-                "left 50 of 2000 values of linear layers off (2.5%), by 40 last places or 0.31 of the unit"
-            ),
+            text.contains("left 50 of 2000 values of linear layers off (2.5%), by 0.030 of the unit"),
             "{text}"
         );
         assert!(text.contains("bound on that is 2.0 (50.0%), BROKEN by 1 images"), "{text}");

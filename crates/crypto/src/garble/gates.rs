@@ -1,7 +1,7 @@
 //! Gates: values times a shared sign, rescaled in the same round trip.
 //!
 //! One comparison decides over k values: y_j = b T_j, where b says that x_0 is not negative, and T_j is x_j / 2^f rounded by
-//! the client's share (known-MSB truncation, see [`super::truncate`]). With k = 1 this is a ReLU. A [`chain`] of carries
+//! the client's share (known-MSB truncation, see [`super::truncate`]). With k = 1 this is a ReLU. A *chain* of carries
 //! leaves the client with delta and the server with p, b = delta xor p; neither knows b. Then b x is a product of a bit and
 //! a share on each side, twice, and each needs one transfer: the server's p in the other direction, before the image, and
 //! the client's random bit rho in the usual one.

@@ -295,3 +295,24 @@ fn a_mask_that_is_used_twice_gives_the_difference_of_signs_away() {
     let ones = |words: &Words| words.expose().iter().sum::<u64>();
     assert_eq!((ones(&first), ones(&second)), (lanes.count / 2, lanes.count / 2));
 }
+
+/// The reason why rho belongs to one inference: with the same rho twice the server, who knows both p, learns whether two signs
+/// differ.
+#[test]
+fn a_turn_that_is_used_twice_gives_the_difference_of_signs_away() {
+    let (mut lanes, mut others) = (Lanes::of_bits(12), Lanes::of_bits(12));
+    let [first, second] = [EnumeratedChain::new(3, &mut lanes), EnumeratedChain::new(3, &mut others)];
+    let turns = lanes.field(1);
+    let sent = |chain: &EnumeratedChain, server: u64| {
+        let deltas = chain.run(server, 2).1;
+        let turned = deltas.expose().iter().zip(turns.expose()).map(|(delta, turn)| delta ^ turn);
+        turned.zip(chain.masks()).map(|(turned, mask)| turned ^ mask).collect::<Vec<_>>()
+    };
+    let differing =
+        |left: &[u64], right: &[u64]| left.iter().zip(right).filter(|(a, b)| a != b).count() as u64;
+    assert_eq!(differing(&sent(&first, 1), &sent(&second, 0)), 0);
+    assert_eq!(differing(&sent(&first, 1), &sent(&second, 2)), lanes.count);
+    // One alone is a coin, whatever the sign.
+    let ones = |server: u64| sent(&first, server).iter().sum::<u64>();
+    assert_eq!((ones(1), ones(2)), (lanes.count / 2, lanes.count / 2));
+}

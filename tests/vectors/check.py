@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE))
 from slow import aes128, blake3, chacha20, ristretto, words  # noqa: E402
 from slow.session import Session  # noqa: E402
 
-SESSIONS = ("session-logits.json", "session-chunks.json", "session-class.json")
+SESSIONS = ("session-logits.json", "session-chunks.json", "session-class.json", "session-signs.json")
 
 
 class Differs(Exception):

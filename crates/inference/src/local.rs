@@ -54,7 +54,10 @@ pub(crate) fn apply(
             let scaled = |(value, factor): (u64, &u32)| value.wrapping_mul(u64::from(*factor));
             Ok(collected(width, inputs[0].iter().zip(factors.iter().cycle()).map(scaled)))
         }
-        ModelOperation::Linear { .. } | ModelOperation::Activate { .. } | ModelOperation::Maximum { .. } => {
+        ModelOperation::Linear { .. }
+        | ModelOperation::Activate { .. }
+        | ModelOperation::Gate(_)
+        | ModelOperation::Maximum { .. } => {
             unreachable!("the caller applies steps with weights or messages itself")
         }
     }

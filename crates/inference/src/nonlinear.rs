@@ -15,7 +15,7 @@
 //! file for what both plan, one for each side, and a line in [`KINDS`]:
 //!
 //! ```text
-//! gated        a ReLU that rounds by shares: its sign as a shared bit, its value times it
+//! gated        a ReLU that rounds by shares: its sign as a shared bit, its value times it, or several values
 //! garbled      half-gate circuits in chunks: the course that the next three share
 //!   relu       a ReLU that rounds to nearest or is clipped
 //!   maximum    the maximum of a window
@@ -87,8 +87,10 @@ pub(crate) trait Part: ClientSide + ServerSide + fmt::Debug + Send + Sync {
 /// What a part computes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PartCounts {
-    /// ReLUs or maxima.
+    /// ReLUs, shared signs or maxima.
     pub(crate) relus: usize,
+    /// Values that follow the sign of another one.
+    pub(crate) gated: usize,
     /// Positions that are only rescaled.
     pub(crate) linearized: usize,
 }

@@ -37,6 +37,7 @@ fn files() -> Vec<(&'static str, String)> {
         ("session-logits.json", session(models::every_operation(), logits, Depth::Eight, 2, 0x10)),
         ("session-class.json", session(two_flights, class, Depth::Four, 1, 0x60)),
         ("session-chunks.json", session(two_chunks, logits, Depth::Four, 1, 0x40)),
+        ("session-signs.json", session(models::shared_signs(), logits, Depth::Four, 1, 0x20)),
     ]
 }
 

@@ -172,6 +172,50 @@ fn every_family_of_the_zoo_at_small_size() {
     }
 }
 
+/// Every signet of the zoo at small size: any number of values per sign, with slopes and without, culled stages, signs on
+/// sums, merged branches, either shortcut.
+#[test]
+fn shared_signs_of_every_kind() {
+    for (seed, name) in [
+        "signet:signs=0+2+4,stream=4+8+16,depths=1+1+1",
+        "signet:signs=0+4,values=1,stream=4+8,depths=1+1",
+        "signet:signs=2+2,values=2,stream=8+8,depths=2+1,slopes=no",
+        "signet:signs=0+2,values=8,stream=4+8,depths=1+1,branches=yes",
+        "signet:signs=0+1,values=16,stream=4+8,depths=1+2,shortcut=strided",
+        "signet:signs=2+2,values=3,stream=4+8,depths=1+1,full=2,stem-relu=yes",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let spec = build(name, 16);
+        let model = frozen(&spec, None, seed as u64);
+        assert_eq!(model.outline().relu_count(), network::cost::Cost::of(&spec).relus, "{name}");
+        assert_private_equals_reference(name, &model);
+        let masked = frozen(&spec, Some(&mixed_mask(&spec)), seed as u64);
+        assert_private_equals_reference(&format!("{name}, masked"), &masked);
+    }
+}
+
+/// Groups of several sizes have a part each, and leaders are where the data says.
+#[test]
+fn listed_groups_of_several_sizes() {
+    for slopes in [false, true] {
+        let text = format!(
+            "name = \"listed\"\nclasses = 10\ninput = {{ channels = 3, height = 8, width = 8 }}\n\
+             head = [\"global_average_pool\", \"classifier\"]\n[stem]\n\
+             layers = [{{ conv = {{ out = 7, filter = 3 }} }}, \"batch_norm\", \
+             {{ shared_signs = {{ groups = [[5, 0, 1], [2], [4, 3], [6]], slopes = {slopes} }} }}]\n"
+        );
+        let spec = NetworkSpec::from_toml(&text).unwrap();
+        let model = frozen(&spec, None, 3);
+        let plan = Plan::new(Arc::new(model.outline().clone()), Reveal::Logits).unwrap();
+        let layers = plan.layers(Depth::Four);
+        let counts: Vec<_> = layers.iter().map(|layer| (layer.relus, layer.gated_values)).collect();
+        assert_eq!(counts, [(0, 0), (4 * 64, 3 * 64), (0, 0)]);
+        assert_private_equals_reference("listed", &model);
+    }
+}
+
 #[test]
 fn dropped_relus_of_every_kind() {
     let spec = build("resnet18:m=4", 16);
@@ -205,6 +249,7 @@ fn with_narrow_ranges(model: &InferenceModel, bits: u32) -> InferenceModel {
                 let room = (1 << (*width - 1 - *shift)) - 1;
                 *ceiling = ceiling.map(|ceiling| ceiling.min(room));
             }
+            ModelOperation::Gate(gate) => gate.width = gate.width.saturating_sub(bits).max(gate.shift + 2),
             ModelOperation::Maximum { width, .. } => *width = width.saturating_sub(bits).max(2),
             _ => {}
         }
@@ -217,7 +262,9 @@ fn values_outside_of_their_ranges_wrap_as_in_the_reference() {
     let spec = build("resnet10:m=4", 16);
     let clipped = scale_channels(&build("mobilenetv2:clip=yes", 32), 0.125).unwrap();
     let pooled = build("vgg11:c=4,hidden=16", 32);
-    let networks = [(spec, 12), (clipped, 13), (pooled, 14)];
+    let gated = build("signet:signs=4+2,values=2,stream=8+8,depths=2+1,slopes=no", 16);
+    let sloping = build("signet:signs=2+4,values=3,stream=4+8,depths=1+1", 16);
+    let networks = [(spec, 12), (clipped, 13), (pooled, 14), (gated, 15), (sloping, 16)];
     for (number, (spec, seed)) in networks.into_iter().enumerate() {
         let model = frozen(&spec, Some(&mixed_mask(&spec)), seed);
         for bits in [1, 3, 7] {

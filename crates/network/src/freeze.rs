@@ -25,7 +25,7 @@ use crate::inference_model::{
 };
 use crate::mask::ActivationMask;
 use crate::spec::NetworkSpec;
-use crate::walk::{Operation, ValueId};
+use crate::walk::ValueId;
 use crate::weights::{FloatWeights, WeightsError};
 
 use graph::{FloatLinear, FloatOperation, Graph};
@@ -89,7 +89,7 @@ pub enum OutlineDetail {
 /// Freezes a network; without a mask every ReLU is kept.
 ///
 /// # Errors
-/// When channels share signs, weights, mask or images are another network's, there are no images, or values fit no ring.
+/// When weights, mask or images are another network's, there are no images, or values fit no ring.
 pub fn freeze(
     spec: &NetworkSpec,
     weights: &FloatWeights,
@@ -98,10 +98,6 @@ pub fn freeze(
     options: &FreezeOptions,
 ) -> Result<(InferenceModel, FreezeReport), FreezeError> {
     options.check()?;
-    let shares = |operation: &Operation| matches!(operation, Operation::SharedSigns { .. });
-    if let Some(step) = spec.walk().steps().iter().find(|step| shares(&step.operation)) {
-        return Err(FreezeError::SharedSigns { step: step.name.clone() });
-    }
     weights.check(spec)?;
     if mask.is_some_and(|mask| !mask.fits(spec)) {
         return Err(FreezeError::Mask);
@@ -282,12 +278,6 @@ pub enum FreezeError {
         what: &'static str,
         /// Its value.
         value: f64,
-    },
-    /// An activation that no frozen model has.
-    #[error("{step} shares signs or has slopes; shared signs cannot be frozen yet")]
-    SharedSigns {
-        /// The step.
-        step: String,
     },
     /// A mask of another network.
     #[error("the mask was made for another network")]

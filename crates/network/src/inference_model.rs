@@ -10,13 +10,15 @@
 //! ```
 //!
 //! Between two `Activate` steps everything is linear, so both parties compute it on their own shares; only
-//! `Activate` and `Maximum` need messages. [`ModelOutline::schedule`] says which steps share a round trip.
+//! `Activate`, `Gate` and `Maximum` need messages. [`ModelOutline::schedule`] says which steps share a round trip.
 
 mod check;
 mod file;
+mod gate;
 mod schedule;
 mod tolerance;
 
+use crate::cost::SignCounts;
 use crate::mask::SiteMask;
 use crate::shape::Shape;
 use crate::spec::Pool;
@@ -24,6 +26,7 @@ use crate::walk::{ConvGeometry, Place, StepId, ValueId};
 
 pub use check::{OutlineFault, StepFault};
 pub use file::ModelFileError;
+pub use gate::Gate;
 pub use schedule::{Flight, OperationRole, Round, Schedule};
 pub use tolerance::DEVIATION as ENCRYPTION_DEVIATION;
 
@@ -103,7 +106,7 @@ pub struct ModelStep {
     pub ring_bits: u32,
 }
 
-/// What an integer step does. All but `Activate` and `Maximum` are linear in the input values.
+/// What an integer step does. All but `Activate`, `Gate` and `Maximum` are linear in the input values.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ModelOperation {
     /// A convolution or fully connected layer with secret weights and biases; afterwards channel `c` is shifted up by
@@ -154,6 +157,8 @@ pub enum ModelOperation {
         /// Which positions keep their ReLU. A rescaling that no ReLU asked for drops all.
         mask: SiteMask,
     },
+    /// Values that pass by a sign which they share, and in part whatever it is.
+    Gate(Gate),
     /// The maximum over each window.
     Maximum {
         /// The window.
@@ -339,10 +344,25 @@ impl ModelOutline {
         ValueId(self.steps.len())
     }
 
-    /// How many ReLUs are kept.
+    /// How many signs are compared: one for each ReLU that is kept, one for each group of a gate.
     pub fn relu_count(&self) -> u64 {
         let count = |step: &ModelStep| match &step.operation {
             ModelOperation::Activate { mask, .. } => mask.relu_count(step.shape),
+            ModelOperation::Gate(gate) => gate.comparison_count(step.shape),
+            _ => 0,
+        };
+        self.steps.iter().map(count).sum()
+    }
+
+    /// Both counts together, to be written.
+    pub fn sign_counts(&self) -> SignCounts {
+        SignCounts::new(self.relu_count(), self.gated_value_count())
+    }
+
+    /// How many values follow the signs of others.
+    pub fn gated_value_count(&self) -> u64 {
+        let count = |step: &ModelStep| match &step.operation {
+            ModelOperation::Gate(gate) => gate.gated_value_count(step.shape),
             _ => 0,
         };
         self.steps.iter().map(count).sum()

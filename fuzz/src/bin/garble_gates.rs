@@ -8,7 +8,9 @@ use libfuzzer_sys::fuzz_target;
 fn shape(bytes: [u8; 5]) -> Option<GateShape> {
     let [width, fraction_bits, output_bits, values, coarser] = bytes;
     let shape = GateShape::new(width.into(), fraction_bits.into(), output_bits.into()).ok()?;
-    shape.with_values_per_sign(values.into()).ok()?.with_coarser_sign(coarser.into()).ok()
+    let shape = shape.with_values_per_sign((values & 0x7f).into()).ok()?;
+    let shape = if values >> 7 == 1 { shape.with_slopes(4).ok()? } else { shape };
+    shape.with_coarser_sign(coarser.into()).ok()
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -26,16 +28,17 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(advanced) = AdvancedGates::from_bytes(&shape, signs, message) {
         assert_eq!(advanced.into_bytes().expose(), message);
     }
+    let slopes = vec![5; if shape.slope_bits().is_some() { signs * shape.values_per_sign() } else { 0 }];
     let own = vec![0x5a; PreparedGates::stored_bytes(&shape, signs)];
     if let Ok(prepared) = PreparedGates::from_bytes(&shape, signs, &own) {
         let mut reply = Vec::new();
-        let result = prepared.reply(message, &mut reply);
+        let result = prepared.reply(message, &slopes, &mut reply);
         assert!(result.is_err() || reply.len() == shape.reply_bytes(signs));
     }
     let zeros = vec![0; AdvancedGates::stored_bytes(&shape, signs)];
     let advanced = AdvancedGates::from_bytes(&shape, signs, &zeros).expect("zeros have no padding");
     let shares = vec![7; signs * shape.values_per_sign()];
-    let waiting = advanced.open(&shares, &mut Vec::new()).expect("a share for each value");
+    let waiting = advanced.open(&shares, &slopes, &mut Vec::new()).expect("a share for each value");
     if let Ok(made) = waiting.finish(message) {
         assert_eq!((made.expose().len(), message.len()), (shares.len(), shape.reply_bytes(signs)));
     }

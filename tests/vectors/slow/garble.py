@@ -420,22 +420,23 @@ class ServerTruncation:
             openings.append(opening)
         return pack(openings, 1)
 
-    def finish(self, reply):
+    def finish(self, reply, factors):
         values = unpack(reply, len(self.known), self.shape.output_bits)
-        return [known + value & (1 << self.shape.output_bits) - 1 for known, value in zip(self.known, values)]
+        return [known * factor + value & (1 << self.shape.output_bits) - 1
+                for known, factor, value in zip(self.known, factors, values)]
 
 
 class ClientTruncation:
-    def __init__(self, shape, hash_of, counter, labels, shares, blinds, offer):
-        self.shape, self.tops = shape, [shape.top(share) for share in shares]
+    def __init__(self, shape, hash_of, counter, labels, shares, blinds, factors, offer):
+        self.shape, self.factors, self.tops = shape, factors, [shape.top(share) for share in shares]
         offers = unpack(offer, len(shares), shape.wrap_bits)
         self.own = [(hash_of(counter + place // LANES, label) & ONES) + top * tau
                     for place, (label, top, tau) in enumerate(zip(labels, self.tops, offers))]
-        self.known = [(share >> shape.shift) - blind for share, blind in zip(shares, blinds)]
+        self.known = [(share >> shape.shift) * factor - blind for share, factor, blind in zip(shares, factors, blinds)]
 
     def reply(self, message):
-        values = []
-        for opened, top, own, known in zip(unpack(message, len(self.tops), 1), self.tops, self.own, self.known):
+        values, openings = [], unpack(message, len(self.tops), 1)
+        for opened, top, own, known, factor in zip(openings, self.tops, self.own, self.known, self.factors):
             wrap = opened * top + (1 - 2 * opened) * own - top
-            values.append(known + self.shape.weight * wrap & (1 << self.shape.output_bits) - 1)
+            values.append(known + factor * self.shape.weight * wrap & (1 << self.shape.output_bits) - 1)
         return pack(values, self.shape.output_bits)

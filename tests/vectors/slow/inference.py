@@ -3,7 +3,7 @@
 from .bits import pack, signed, unpack
 from .gates import Counted
 from .he import ClientKey, ServerLayer
-from .outline import apply_local, convolve, scalars
+from .outline import INTERACTIVE, apply_local, convolve, scalars
 from .plan import Plan
 from .randomness import CLIENT_TO_SERVER, SERVER_TO_CLIENT, derive, generator, scope
 from .words import GARBLED, GATES, HOMOMORPHIC, TRANSFER, VALUES
@@ -31,7 +31,7 @@ class Client(Party):
         self.shares = {0: [word & (1 << outline.image_ring_bits) - 1 for word in draw(scalars(outline.input))]}
         self.blinds = {}
         for number, step in enumerate(outline.steps):
-            if step.operation in ("activate", "maximum"):
+            if step.operation in INTERACTIVE:
                 self.blinds[number] = draw(scalars(step.shape))
                 self.shares[number + 1] = [word & (1 << step.ring_bits) - 1 for word in self.blinds[number]]
         self.keys, place = [], scope(session, inference, 0, CLIENT_TO_SERVER)

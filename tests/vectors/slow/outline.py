@@ -10,7 +10,7 @@ Step = namedtuple("Step", "name operation fields inputs shape fraction ring_bits
 Pool = namedtuple("Pool", "window stride padding")
 Conv = namedtuple("Conv", "inputs outputs filter stride padding dilation groups")
 
-INTERACTIVE, WEIGHTED = ("activate", "maximum"), ("linear",)
+INTERACTIVE, WEIGHTED = ("activate", "gate", "maximum"), ("linear",)
 
 
 def scalars(shape):
@@ -83,6 +83,15 @@ class Outline:
             reader.byte()
             return Pool(*values)
 
+        def mask(channels):
+            kind = reader.byte()
+            plane = shape.height * shape.width
+            if kind < 2:
+                return [1 - kind] * channels * plane
+            if kind == 2:
+                return [bit for bit in reader.bits(channels) for _ in range(plane)]
+            return reader.bits(channels * plane)
+
         if code == 0:
             values = reader.numbers(7)
             reader.byte()
@@ -105,19 +114,17 @@ class Outline:
         elif code == 9:
             width, shift = reader.byte(), reader.byte()
             ceiling = int.from_bytes(reader.take(8), "little") if reader.byte() else None
-            kind = reader.byte()
-            plane = shape.height * shape.width
-            if kind < 2:
-                kept = [1 - kind] * scalars(shape)
-            elif kind == 2:
-                kept = [bit for bit in reader.bits(shape.channels) for _ in range(plane)]
-            else:
-                kept = reader.bits(scalars(shape))
-            operation, fields = "activate", (width, shift, ceiling, kept)
-        else:
-            assert code == 10
+            operation, fields = "activate", (width, shift, ceiling, mask(shape.channels))
+        elif code == 10:
             width = reader.byte()
             operation, fields = "maximum", (pool(), width)
+        else:
+            assert code == 11
+            width, shift = reader.byte(), reader.byte()
+            groups = [reader.numbers(reader.number()) for _ in range(reader.number())]
+            slope_bits = reader.byte()
+            slopes = [slope - 256 * (slope > 127) for slope in reader.take(reader.number())]
+            operation, fields = "gate", (width, shift, groups, slope_bits, slopes, mask(len(groups)))
         return Step(name, operation, fields, inputs, shape, fraction, ring_bits)
 
     def shape(self, value):

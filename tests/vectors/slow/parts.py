@@ -82,8 +82,9 @@ class TruncatedPart:
 
     kind, advance_bytes, reverse_transfers = TRUNCATION, 0, 0
 
-    def __init__(self, shape, value, step, places):
+    def __init__(self, shape, value, step, places, factors=None):
         self.shape, self.value, self.step, self.places = shape, value, step, places
+        self.factors = factors or [1] * len(places)
         count = len(places)
         self.offer_bytes = -(-count * shape.wrap_bits // 8)
         self.opening_bytes = -(-count // 8)
@@ -109,7 +110,8 @@ class TruncatedPart:
         shares = self.gather(client.shares[self.value])
         labels = labels[:len(self.places)]
         counter, hash_of = client.counted.take(self.hashes), client.counted.hash_of
-        self.client = garble.ClientTruncation(self.shape, hash_of, counter, labels, shares, blinds, offer)
+        self.client = garble.ClientTruncation(self.shape, hash_of, counter, labels, shares, blinds,
+                                              self.factors, offer)
 
     def open(self, share):
         return self.server.open(self.gather(share))
@@ -118,19 +120,24 @@ class TruncatedPart:
         return self.client.reply(opening)
 
     def finish(self, message, values):
-        for place, value in zip(self.places, self.server.finish(message)):
+        for place, value in zip(self.places, self.server.finish(message, self.factors)):
             values[place] = value
 
 
 class GatedPart:
-    """Positions of one step whose ReLUs round by shares."""
+    """Values of one step that pass by signs: a list of places for each sign, the compared one first, and slopes likewise."""
 
     kind = GATES
 
-    def __init__(self, shape, value, step, places):
-        self.shape, self.value, self.step, self.places = shape, value, step, places
-        self.chunks = [places[start:start + CHUNK] for start in range(0, len(places), CHUNK)]
-        total = lambda length: sum(length(len(chunk)) for chunk in self.chunks)
+    def __init__(self, shape, value, step, groups, slopes=None):
+        self.shape, self.value, self.step = shape, value, step
+        # Chunk by chunk all first values, then all second ones, and so on.
+        cut = lambda lists: [lists[start:start + CHUNK] for start in range(0, len(lists), CHUNK)]
+        flat = lambda lists: [[entry for number in zip(*chunk) for entry in number] for chunk in cut(lists)]
+        self.chunks = flat(groups)
+        self.slopes = flat(slopes) if slopes else [[] for _ in self.chunks]
+        self.signs = [len(chunk) for chunk in cut(groups)]
+        total = lambda length: sum(length(signs) for signs in self.signs)
         self.offer_bytes, self.advance_bytes = total(shape.offer_bytes), total(shape.advance_bytes)
         self.opening_bytes, self.reply_bytes = total(shape.opening_bytes), total(shape.reply_bytes)
         whole = lambda signs: -(-signs // 8) * 8
@@ -143,9 +150,10 @@ class GatedPart:
         return [labels[place + group * stride:place + group * stride + signs] for group in range(groups)]
 
     def own(self, client, chunk):
-        """The client's shares, blinds, and rho: the top bits of its blinds, which are in no ring."""
+        """The client's shares, blinds, and rho: the top bits of compared values' blinds, which are in no ring."""
         blinds = [client.blinds[self.step][place] for place in chunk]
-        return [client.shares[self.value][place] for place in chunk], blinds, [blind >> 63 for blind in blinds]
+        leaders = blinds[:len(chunk) // len(self.shape.values)]
+        return [client.shares[self.value][place] for place in chunk], blinds, [blind >> 63 for blind in leaders]
 
     def choices(self, client):
         return b"".join(self.shape.choices(shares, coins)
@@ -153,8 +161,8 @@ class GatedPart:
 
     def offer(self, server, labels):
         self.server, message, place = [], b"", 0
-        for chunk in self.chunks:
-            signs, stride = len(chunk), -(-len(chunk) // 8) * 8
+        for signs in self.signs:
+            stride = -(-signs // 8) * 8
             groups = self.take_groups(labels, place, self.shape.groups, signs)
             masks, reverse = server.take_reverse(signs)
             coins = generator(server.coins.bytes(32))
@@ -166,8 +174,8 @@ class GatedPart:
 
     def accept(self, client, labels, offer):
         self.client, self.advance, place, read = [], b"", 0, 0
-        for chunk in self.chunks:
-            signs, stride = len(chunk), -(-len(chunk) // 8) * 8
+        for signs, chunk in zip(self.signs, self.chunks):
+            stride = -(-signs // 8) * 8
             groups = self.take_groups(labels, place, self.shape.groups, signs)
             size = self.shape.offer_bytes(signs)
             gates = ClientGates(self.shape, client.counted, self.own(client, chunk), groups, offer[read:read + size],
@@ -177,29 +185,52 @@ class GatedPart:
             self.client.append(gates)
 
     def take_advance(self, server, advance):
-        for chunk, gates in zip(self.chunks, self.server):
-            size = self.shape.advance_bytes(len(chunk))
+        for signs, gates in zip(self.signs, self.server):
+            size = self.shape.advance_bytes(signs)
             gates.take_advance(server.reverse_counted, advance[:size])
             advance = advance[size:]
 
     def open(self, share):
-        return b"".join(gates.open([share[place] for place in chunk])
-                        for chunk, gates in zip(self.chunks, self.server))
+        return b"".join(gates.open([share[place] for place in chunk], slopes)
+                        for chunk, slopes, gates in zip(self.chunks, self.slopes, self.server))
 
     def reply(self, opening, _blinds):
         message = b""
-        for chunk, gates in zip(self.chunks, self.client):
-            size = self.shape.opening_bytes(len(chunk))
-            message += gates.reply(opening[:size])
+        for signs, slopes, gates in zip(self.signs, self.slopes, self.client):
+            size = self.shape.opening_bytes(signs)
+            message += gates.reply(opening[:size], slopes)
             opening = opening[size:]
         return message
 
     def finish(self, message, values):
-        for chunk, gates in zip(self.chunks, self.server):
-            size = self.shape.reply_bytes(len(chunk))
+        for signs, chunk, gates in zip(self.signs, self.chunks, self.server):
+            size = self.shape.reply_bytes(signs)
             for place, value in zip(chunk, gates.finish(message[:size])):
                 values[place] = value
             message = message[size:]
+
+
+def gate_parts(step, value, number):
+    """Computed signs, from small groups to large ones, then the values of signs that are not computed."""
+    width, shift, groups, slope_bits, slopes, kept = step.fields
+    plane, output = step.shape.height * step.shape.width, max(step.ring_bits, width - shift + 2)
+    all_signs = [(group, pixel) for group in range(len(groups)) for pixel in range(plane)]
+    places = lambda group, pixel: [channel * plane + pixel for channel in groups[group]]
+    parts = []
+    for size in sorted({len(group) for group in groups}):
+        signs = [(group, pixel) for group, pixel in all_signs
+                 if len(groups[group]) == size and kept[group * plane + pixel]]
+        if signs:
+            shape = GateShape(width, shift, output, size, slope_bits if slopes else None)
+            own = [[slopes[channel] for channel in groups[group]] for group, _ in signs] if slopes else None
+            parts.append(GatedPart(shape, value, number, [places(*sign) for sign in signs], own))
+    dropped = [sign for sign in all_signs if not kept[sign[0] * plane + sign[1]]]
+    if dropped:
+        shape = garble.Truncation(width + 1, shift, output)
+        factor = lambda channel: (slopes[channel] if slopes else 0) + (1 << slope_bits)
+        parts.append(TruncatedPart(shape, value, number, [place for sign in dropped for place in places(*sign)],
+                                   [factor(channel) for group, _ in dropped for channel in groups[group]]))
+    return parts
 
 
 def parts_of(outline, number, relus):
@@ -212,7 +243,7 @@ def parts_of(outline, number, relus):
         places = [place for place, bit in enumerate(kept) if bit]
         if places and ceiling is None and relus == "by shares":
             shape = GateShape(width, shift, max(step.ring_bits, width - shift + 1))
-            parts.append(GatedPart(shape, value, number, places))
+            parts.append(GatedPart(shape, value, number, [[place] for place in places]))
         elif places:
             if ceiling is None:
                 circuit = garble.relu(width, shift, step.ring_bits)
@@ -226,6 +257,8 @@ def parts_of(outline, number, relus):
             shape = garble.Truncation(ring, shift, max(step.ring_bits, ring - shift + 1))
             parts.append(TruncatedPart(shape, value, number, places))
         return parts
+    if step.operation == "gate":
+        return gate_parts(step, value, number)
     pool, width = step.fields
     by_size = {}
     for place, window in enumerate(windows(outline.shape(value), pool)):

@@ -21,7 +21,7 @@ def values_with_errors(outline):
 
 def left_by(outline, step, number, after, erring):
     """What a step leaves of its input with this number, given what is left of its output."""
-    if step.operation == "activate":
+    if step.operation in ("activate", "gate"):
         return 2 * step.fields[1]
     if step.operation == "maximum":
         return 0

@@ -25,8 +25,8 @@ use sordino_crypto::garble::layer::Layer;
 use sordino_crypto::garble::messages::{ActiveLabels, GarbledChunk, Reply};
 use sordino_crypto::garble::relu::{ReluForm, ReluShape, Rounding};
 use sordino_crypto::garble::truncate::{
-    OfferedTruncation, PreparedTruncation, TruncationOffer, TruncationOpening, TruncationReply,
-    TruncationShape,
+    ClientInputs as TruncationInputs, OfferedTruncation, PreparedTruncation, TruncationOffer,
+    TruncationOpening, TruncationReply, TruncationShape,
 };
 use sordino_crypto::he::{
     AnswerSecrets, ClientKey, ConvolutionShape, Halves, HeOutline, HeParameters, LayerSecrets, LayerUniform,
@@ -263,18 +263,19 @@ fn truncation() {
         OfferedTruncation::new(shape, key, &mut counters(), &offset, &zero, &mut server).unwrap();
     let offer = TruncationOffer::from_bytes(&shape, count, &sent(offer.to_bytes(&shape))).unwrap();
     let blinds = secret_words(count, 22, 43);
-    let prepared =
-        PreparedTruncation::new(shape, key, &mut counters(), &chosen, &client_shares, &blinds, &offer)
-            .unwrap();
+    let own = TruncationInputs { shares: &client_shares, blinds: &blinds, labels: &chosen };
+    // Factors are public.
+    let factors = vec![19; count];
+    let prepared = PreparedTruncation::new(shape, key, &mut counters(), own, &factors, &offer).unwrap();
     let (opening, waiting) = offered.open(&secret_words(count, 21, 44)).unwrap();
     let opening = TruncationOpening::from_bytes(&shape, count, &sent(opening.to_bytes(&shape))).unwrap();
-    let reply = prepared.reply(&opening).unwrap();
-    let reply = TruncationReply::from_bytes(&shape, count, false, &sent(reply.to_bytes())).unwrap();
-    black_box(waiting.finish(reply).unwrap());
+    let reply = prepared.reply(&opening, &factors).unwrap();
+    let reply = TruncationReply::from_bytes(&shape, count, &sent(reply.to_bytes(&shape))).unwrap();
+    black_box(waiting.finish(&reply, &factors).unwrap());
 }
 
 fn gates() {
-    let shape = GateShape::new(21, 8, 24).unwrap().with_values_per_sign(2).unwrap();
+    let shape = GateShape::new(21, 8, 24).unwrap().with_values_per_sign(2).unwrap().with_slopes(4).unwrap();
     let (signs, values) = (96, 192);
     let mut server = generator(45);
     let [offset, reverse_offset] = [(); 2].map(|()| Offset::random(&mut server));
@@ -303,8 +304,10 @@ fn gates() {
     let prepared =
         PreparedGates::new(shape, key, &mut counters(), own, reverse, &sent(offer), &mut advance).unwrap();
     let advanced = offered.take_advance(reverse_key, &mut reverse_counters(), &sent(advance)).unwrap();
-    let waiting = advanced.open(&secret_words(values, 22, 50), &mut opening).unwrap();
-    prepared.reply(&sent(opening), &mut reply).unwrap();
+    // Slopes are public.
+    let slopes: Vec<u64> = (0..values as u64).map(|place| place.wrapping_sub(90)).collect();
+    let waiting = advanced.open(&secret_words(values, 22, 50), &slopes, &mut opening).unwrap();
+    prepared.reply(&sent(opening), &slopes, &mut reply).unwrap();
     black_box(waiting.finish(&sent(reply)).unwrap());
 }
 

@@ -74,8 +74,6 @@ pub enum Message {
     Reply,
     /// The server's offline message of a truncation.
     TruncationOffer,
-    /// The client's offline message of an early truncation.
-    TruncationAdvance,
     /// The server's online bits of a truncation.
     TruncationOpening,
     /// The client's online reply of a truncation.
@@ -99,7 +97,6 @@ impl std::fmt::Display for Message {
             Self::Labels => "active labels",
             Self::Reply => "evaluator's reply",
             Self::TruncationOffer => "truncation offer",
-            Self::TruncationAdvance => "truncation advance",
             Self::TruncationOpening => "truncation opening",
             Self::TruncationReply => "truncation reply",
             Self::GateOffer => "gate offer",
@@ -124,6 +121,10 @@ pub enum Counted {
     ClientValues,
     /// The client's blinds.
     Blinds,
+    /// Slopes of gated values.
+    Slopes,
+    /// What truncated values are multiplied by.
+    Factors,
 }
 
 impl std::fmt::Display for Counted {
@@ -134,6 +135,8 @@ impl std::fmt::Display for Counted {
             Self::ServerValues => "server values",
             Self::ClientValues => "client values",
             Self::Blinds => "blinds",
+            Self::Slopes => "slopes",
+            Self::Factors => "factors",
         })
     }
 }

@@ -22,7 +22,13 @@
 //! ```
 //!
 //! The value that is compared has l = w and o = 0: where b is one its top bit is known to be zero. The others have l = w + 1
-//! and o = 2^(l-2), and must lie in -2^(w-1) <= x <= 2^(w-1) - 2^f. Pads of all values come from disjoint counters; those of
+//! and o = 2^(l-2), and must lie in -2^(w-1) <= x <= 2^(w-1) - 2^f.
+//!
+//! With *slopes*, y_j = (2^e b + a_j) T_j for public a_j. T_j = A + (C + d W G), the first known to the server once it opens
+//! and the second to the client, so each adds a_j times its own part: a_j A joins the server's share, a_j (C + d W G) the
+//! reply, under the same blind. The compared value then is truncated as the others are.
+//!
+//! Pads of all values come from disjoint counters; those of
 //! the other direction have a key of their own. Why both views are uniform stands in `docs/src/security/gates.md`.
 
 mod chain;
@@ -38,7 +44,7 @@ pub use client::{ClientInputs, PreparedGates};
 pub use server::{AdvancedGates, OfferedGates, ReverseReceiver, WaitingGates};
 
 use super::bits::{low_bits, pack};
-use super::error::{GarbleError, check_shape};
+use super::error::{Counted, GarbleError, check_count, check_shape};
 use super::hash::{CounterRange, HashKey, MAX_LANES};
 use super::label::{Offset, WireLabel};
 use super::sections::sections_length;
@@ -63,6 +69,8 @@ pub struct GateShape {
     sign_drop: u32,
     output_bits: u32,
     values_per_sign: usize,
+    /// Fraction bits of slopes; none where values only pass by their sign.
+    slope_bits: Option<u32>,
 }
 
 impl GateShape {
@@ -77,7 +85,14 @@ impl GateShape {
         check_shape("width", 2, 62, width.into())?;
         check_shape("fraction bits", 0, u64::from(width) - 2, fraction_bits.into())?;
         check_shape("output bits", u64::from(width - fraction_bits) + 1, 63, output_bits.into())?;
-        Ok(Self { width, fraction_bits, sign_drop: fraction_bits, output_bits, values_per_sign: 1 })
+        Ok(Self {
+            width,
+            fraction_bits,
+            sign_drop: fraction_bits,
+            output_bits,
+            values_per_sign: 1,
+            slope_bits: None,
+        })
     }
 
     /// The same where each sign decides over so many values.
@@ -90,6 +105,19 @@ impl GateShape {
         let least = u64::from(self.width - self.fraction_bits) + 1 + followers;
         check_shape("output bits", least, 63, self.output_bits.into())?;
         Ok(Self { values_per_sign: count, ..self })
+    }
+
+    /// The same where a public part of each value passes whatever the sign: y_j = (2^`bits` b + a_j) T_j. Both parties have
+    /// shares of T_j at hand, so this takes no further message. Known-MSB truncation of the compared value then needs a lift
+    /// as well: it is wanted where b is zero, too.
+    ///
+    /// # Errors
+    /// When there are more than 8 fraction bits, or the output ring is not wider than the quotients.
+    pub fn with_slopes(self, bits: u32) -> Result<Self, GarbleError> {
+        check_shape("fraction bits of slopes", 0, 8, bits.into())?;
+        let least = u64::from(self.width - self.fraction_bits) + 2;
+        check_shape("output bits", least, 63, self.output_bits.into())?;
+        Ok(Self { slope_bits: Some(bits), ..self })
     }
 
     /// The same with a sign that is read from shares without so many more low bits. It is then one for x from 2^G on, where
@@ -121,6 +149,11 @@ impl GateShape {
     /// How many values a sign decides over.
     pub fn values_per_sign(&self) -> usize {
         self.values_per_sign
+    }
+
+    /// Fraction bits of slopes, where values have any.
+    pub fn slope_bits(&self) -> Option<u32> {
+        self.slope_bits
     }
 
     /// Bits that the chain compares.
@@ -225,17 +258,30 @@ impl GateShape {
     fn values(&self) -> impl Iterator<Item = ValueShape> + Clone {
         let (shape, output) = (*self, low_bits(self.output_bits));
         (0..self.values_per_sign).map(move |number| {
-            let ring = shape.width + u32::from(number > 0);
+            let is_lifted = shape.is_lifted(number);
+            let ring = shape.width + u32::from(is_lifted);
             let kept = ring - shape.fraction_bits;
             ValueShape {
                 ring,
                 fraction_bits: shape.fraction_bits,
-                lift: if number > 0 { 1 << (ring - 2) } else { 0 },
+                lift: if is_lifted { 1 << (ring - 2) } else { 0 },
                 wrap_bits: shape.output_bits - kept,
                 wrap_weight: 1 << kept,
                 output,
+                sign_shift: shape.slope_bits.unwrap_or(0),
             }
         })
+    }
+
+    /// Whether a value of a sign, by its number, is truncated in a ring of one bit more.
+    fn is_lifted(&self, number: usize) -> bool {
+        number > 0 || self.slope_bits.is_some()
+    }
+
+    /// Slopes of every value: as many as values, or none where there are none.
+    fn check_slopes(&self, signs: usize, slopes: &[u64]) -> Result<(), GarbleError> {
+        let expected = if self.slope_bits.is_some() { signs * self.values_per_sign } else { 0 };
+        check_count(Counted::Slopes, expected, slopes.len())
     }
 }
 
@@ -254,6 +300,8 @@ struct ValueShape {
     wrap_weight: u64,
     /// The low bits of the output ring.
     output: u64,
+    /// Fraction bits of slopes: what a sign of one weighs.
+    sign_shift: u32,
 }
 
 impl ValueShape {

@@ -10,12 +10,13 @@
 //! offline  rho fresh bit
 //!          tau = H(Q) - H(Q xor offset) + rho   --offer-->   u_c = H(T) + b_m tau
 //!          u_s = -H(Q)                                          u_s + u_c = rho b_m  mod 2^k
-//!                               <--advance, if chosen--   (b>>f) + 2^(l-f) kappa - r'
 //! online   a = A + 2^(l-2) + 2^f - 1
 //!          d = a_m xor rho                    --opening-->   e = d b_m + (1-2d) u_c - b_m
-//!                                            <--reply--    v = (b>>f) + 2^(l-f) e - r', or e - kappa alone
+//!                                            <--reply--    v = (b>>f) + 2^(l-f) e - r'
 //!          (a>>f) - 2^(l-2-f) - 2^(l-f) (a_m - (1-2d) u_s) + v = z' - r'
 //! ```
+//!
+//! A public *factor* costs nothing: each party multiplies all it has of the quotient by it, and the blind stays what it is.
 
 mod client;
 mod messages;
@@ -23,12 +24,12 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use client::PreparedTruncation;
-pub use messages::{TruncationAdvance, TruncationOffer, TruncationOpening, TruncationReply};
+pub use client::{ClientInputs, PreparedTruncation};
+pub use messages::{TruncationOffer, TruncationOpening, TruncationReply};
 pub use server::{OfferedTruncation, WaitingTruncation};
 
 use super::bits::{low_bits, pack};
-use super::error::{GarbleError, check_shape};
+use super::error::{Counted, GarbleError, check_count, check_shape};
 use super::hash::MAX_LANES;
 
 /// The parameters of a truncation.
@@ -96,4 +97,14 @@ impl TruncationShape {
     fn output_mask(&self) -> u64 {
         low_bits(self.output_bits)
     }
+}
+
+/// Factors are as many as positions, or none at all.
+fn check_factors(count: usize, factors: &[u64]) -> Result<(), GarbleError> {
+    check_count(Counted::Factors, if factors.is_empty() { 0 } else { count }, factors.len())
+}
+
+/// What a position is multiplied by.
+fn factor(factors: &[u64], position: usize) -> u64 {
+    factors.get(position).copied().unwrap_or(1)
 }

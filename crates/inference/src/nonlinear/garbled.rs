@@ -82,7 +82,7 @@ impl Part for GarbledPart {
     }
 
     fn counts(&self) -> PartCounts {
-        PartCounts { relus: self.layer.instances(), linearized: 0 }
+        PartCounts { relus: self.layer.instances(), ..PartCounts::default() }
     }
 
     fn bytes(&self) -> PartBytes {

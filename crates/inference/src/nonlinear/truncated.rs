@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crypto::garble::truncate::{TruncationOffer, TruncationOpening, TruncationReply, TruncationShape};
 use crypto::ring::RingVector;
 use crypto::secret::Secret;
-use network::inference_model::{ModelOperation, ModelOutline, ModelStep};
+use network::inference_model::{Gate, ModelOperation, ModelOutline, ModelStep};
 use network::reference::bound::ReluRounding;
 
 use super::{Part, PartBytes, PartCounts, PartMemory, WORD_BYTES, low_bits, relu};
@@ -23,6 +23,8 @@ const WORDS: usize = 3;
 struct TruncatedPart {
     shape: TruncationShape,
     positions: Vec<u32>,
+    /// What each is multiplied by, two's complement; empty where that is one.
+    factors: Vec<u64>,
 }
 
 pub(super) fn plan(
@@ -30,17 +32,41 @@ pub(super) fn plan(
     step: &ModelStep,
     _: ReluRounding,
 ) -> Result<Vec<Arc<dyn Part>>, InferenceError> {
-    let ModelOperation::Activate { width, shift, mask, .. } = &step.operation else { return Ok(Vec::new()) };
-    let positions = relu::positions(step.shape, mask, false);
+    let (width, shift, positions, factors) = match &step.operation {
+        ModelOperation::Activate { width, shift, mask, .. } => {
+            (*width, *shift, relu::positions(step.shape, mask, false), Vec::new())
+        }
+        ModelOperation::Gate(gate) => {
+            let (positions, factors) = without_sign(step, gate);
+            (gate.width, gate.shift, positions, factors)
+        }
+        _ => return Ok(Vec::new()),
+    };
     if positions.is_empty() {
         return Ok(Vec::new());
     }
     // The value's own ring may be wider, for another reader. An output ring that would make the wrap vanish is widened,
     // and the result narrowed, which is free.
-    let ring = ModelOperation::truncation_ring(*width);
+    let ring = ModelOperation::truncation_ring(width);
     let output = step.ring_bits.max(ring - shift + 1);
-    let shape = TruncationShape::new(ring, *shift, output)?;
-    Ok(vec![Arc::new(TruncatedPart { shape, positions })])
+    let shape = TruncationShape::new(ring, shift, output)?;
+    Ok(vec![Arc::new(TruncatedPart { shape, positions, factors })])
+}
+
+/// Values whose sign is not computed, and with slopes what they are multiplied by.
+fn without_sign(step: &ModelStep, gate: &Gate) -> (Vec<u32>, Vec<u64>) {
+    let pixels = step.shape.pixels() as usize;
+    let (mut positions, mut factors) = (Vec::new(), Vec::new());
+    for (sign, group) in gate.groups.iter().enumerate() {
+        for pixel in (0..pixels).filter(|pixel| !gate.keeps(step.shape, sign, *pixel)) {
+            for channel in group {
+                positions.push((channel * pixels + pixel) as u32);
+                let factor = gate.factor(*channel, true) as u64;
+                factors.extend((!gate.slopes.is_empty()).then_some(factor));
+            }
+        }
+    }
+    (positions, factors)
 }
 
 impl TruncatedPart {
@@ -66,7 +92,7 @@ impl Part for TruncatedPart {
     }
 
     fn counts(&self) -> PartCounts {
-        PartCounts { relus: 0, linearized: self.count() }
+        PartCounts { linearized: self.count(), ..PartCounts::default() }
     }
 
     fn bytes(&self) -> PartBytes {
@@ -74,7 +100,7 @@ impl Part for TruncatedPart {
             offer: TruncationOffer::length(&self.shape, self.count()),
             advance: 0,
             opening: TruncationOpening::length(&self.shape, self.count()),
-            reply: TruncationReply::length(&self.shape, self.count(), false),
+            reply: TruncationReply::length(&self.shape, self.count()),
         }
     }
 

@@ -27,8 +27,10 @@ pub struct LayerTraffic {
     pub step: StepId,
     /// Its name.
     pub name: String,
-    /// ReLUs (or maxima) evaluated in circuits.
+    /// Comparisons: ReLUs, shared signs, or windows of maxima.
     pub relus: u64,
+    /// Values that follow the sign of another one.
+    pub gated_values: u64,
     /// Positions truncated without one.
     pub linearized: u64,
     /// Ciphertexts, offline, for the first inference of a session; keys left out.
@@ -79,6 +81,7 @@ impl Plan {
             let offline = (bytes.offer + bytes.advance + depth.trees() / 8 * transfers) as u64;
             let online = (bytes.opening + bytes.reply) as u64;
             layer.relus += counts.relus as u64;
+            layer.gated_values += counts.gated as u64;
             layer.linearized += counts.linearized as u64;
             layer.nonlinear_offline += offline;
             layer.online += online;
@@ -95,6 +98,7 @@ impl Plan {
             step,
             name: self.outline.step(step).name.clone(),
             relus: 0,
+            gated_values: 0,
             linearized: 0,
             homomorphic: 0,
             second_halves: 0,

@@ -1,8 +1,8 @@
 //! Tiny networks. Together they hold every operation and every kind of nonlinear step.
 
 use network::inference_model::{
-    ImageFormat, InferenceModel, LinearGeometry, LinearWeights, ModelOperation, ModelOutline, ModelStep,
-    WeightBits,
+    Gate, ImageFormat, InferenceModel, LinearGeometry, LinearWeights, ModelOperation, ModelOutline,
+    ModelStep, WeightBits,
 };
 use network::mask::{Bits, SiteMask};
 use network::shape::Shape;
@@ -137,4 +137,31 @@ pub(super) fn two_chunks() -> InferenceModel {
         ("logits", linear(fully_connected(9, 2), 2), vec![3], shape(2, 1, 1), 7, 18),
     ];
     with_weights(outline("two chunks", shape(1, 8, 8), 18, 3, rows))
+}
+
+/// Signs that several values share: groups of two sizes with slopes and signs that are not computed, then groups of one size
+/// without slopes.
+pub(super) fn shared_signs() -> InferenceModel {
+    let linear = |geometry, outputs| ModelOperation::Linear { geometry, channel_shifts: vec![0; outputs] };
+    let shape = Shape::new;
+    let sloping = Gate {
+        width: 18,
+        shift: 6,
+        groups: vec![vec![5, 0, 1], vec![2], vec![4, 3], vec![6]],
+        slope_bits: 4,
+        slopes: vec![3, 0, -5, 16, 1, -1, 40],
+        mask: SiteMask::Pixels(Bits::collect((0..64).map(|place| place % 5 > 0))),
+    };
+    let groups = vec![vec![1, 0], vec![2, 3]];
+    let plain =
+        Gate { width: 28, shift: 14, groups, slope_bits: 0, slopes: Vec::new(), mask: SiteMask::KeepAll };
+    let rows = vec![
+        ("conv", linear(conv(1, 7, 3, 1, 1), 7), vec![0], shape(7, 4, 4), 12, 20),
+        ("sloping", ModelOperation::Gate(sloping), vec![1], shape(7, 4, 4), 10, 30),
+        ("second", linear(conv(7, 4, 3, 1, 1), 4), vec![2], shape(4, 4, 4), 16, 30),
+        ("plain", ModelOperation::Gate(plain), vec![3], shape(4, 4, 4), 2, 24),
+        ("total", ModelOperation::GlobalSum, vec![4], shape(4, 1, 1), 2, 24),
+        ("logits", linear(fully_connected(4, 3), 3), vec![5], shape(3, 1, 1), 8, 24),
+    ];
+    with_weights(outline("shared signs", shape(1, 4, 4), 20, 3, rows))
 }

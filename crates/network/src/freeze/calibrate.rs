@@ -45,6 +45,9 @@ fn apply(graph: &Graph, id: StepId, values: &[Vec<f32>]) -> Vec<f32> {
             float::divide(sum(window, (input, size), node.shape), &counts)
         }
         FloatOperation::Activate { mask, ceiling } => float::activate(input, node.shape, mask, *ceiling),
+        FloatOperation::Gate(gate) => {
+            float::activate_groups((input, size), &gate.groups, &gate.float_slopes(), &gate.mask)
+        }
         FloatOperation::Maximum(pool) => kernels::max_pool(pool, (input, size), node.shape),
     }
 }

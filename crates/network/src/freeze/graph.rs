@@ -5,10 +5,10 @@
 
 use std::ops::{Index, IndexMut};
 
-use crate::inference_model::LinearGeometry;
+use crate::inference_model::{Gate, LinearGeometry};
 use crate::mask::{ActivationMask, Bits, SiteMask};
 use crate::shape::Shape;
-use crate::spec::{NetworkSpec, Pool};
+use crate::spec::{NetworkSpec, Pool, SLOPE_UNITS, SharedSigns, public_slope};
 use crate::walk::{ConvGeometry, Operation, Place, Step, StepId, ValueId, Walk};
 use crate::weights::{BATCH_NORM_EPSILON, FloatWeights, LayerWeights};
 
@@ -40,7 +40,41 @@ pub(super) enum FloatOperation {
     Sum(Window),
     Average(Window),
     Activate { mask: SiteMask, ceiling: Option<u8> },
+    Gate(FloatGate),
     Maximum(Pool),
+}
+
+/// Values that pass by the sign of their group's leader.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct FloatGate {
+    /// The leader first.
+    pub(super) groups: Vec<Vec<usize>>,
+    /// With `slope_bits` fraction bits, one per channel; empty where all are zero.
+    pub(super) slopes: Vec<i8>,
+    pub(super) slope_bits: u32,
+    pub(super) mask: SiteMask,
+}
+
+impl FloatGate {
+    /// Slopes are written with as few fraction bits as they need.
+    fn new(groups: Vec<Vec<usize>>, slopes: &[f32], mask: SiteMask) -> Self {
+        let multiples: Vec<i8> =
+            slopes.iter().map(|slope| (public_slope(*slope) * SLOPE_UNITS) as i8).collect();
+        if multiples.iter().all(|slope| *slope == 0) {
+            return Self { groups, slopes: Vec::new(), slope_bits: 0, mask };
+        }
+        let spare = multiples.iter().map(|slope| slope.trailing_zeros()).min().unwrap_or(0);
+        let spare = spare.min(Gate::MOST_SLOPE_BITS);
+        let slopes = multiples.iter().map(|slope| slope >> spare).collect();
+        Self { groups, slopes, slope_bits: Gate::MOST_SLOPE_BITS - spare, mask }
+    }
+
+    pub(super) fn float_slopes(&self) -> Vec<f32> {
+        let channels: usize = self.groups.iter().map(Vec::len).sum();
+        let unit = 0.5_f32.powi(self.slope_bits as i32);
+        let slope = |channel: usize| self.slopes.get(channel).map_or(0.0, |slope| f32::from(*slope) * unit);
+        (0..channels).map(slope).collect()
+    }
 }
 
 /// What a sum or average runs over.
@@ -259,6 +293,29 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Signs that nobody shares and that have no slope are ReLUs; of signs that the mask drops altogether slopes are left.
+    fn gate(&self, step: &Step, signs: &SharedSigns, slopes: Option<&LayerWeights>) -> FloatOperation {
+        let Operation::SharedSigns { site, .. } = &step.operation else { unreachable!("called for signs") };
+        let channels = self.walk.shape(step.output).channels;
+        let slopes = match slopes {
+            Some(LayerWeights::Slopes { slopes }) => slopes.clone(),
+            _ => vec![0.0; channels],
+        };
+        let groups = signs.grouping.groups(channels);
+        let comparisons = self.walk.shape(step.output).with_channels(groups.len());
+        let mask = self.mask.map_or(SiteMask::KeepAll, |mask| simplest(mask.site(*site), comparisons));
+        if mask == SiteMask::DropAll {
+            let scale = slopes.iter().map(|slope| 1.0 + public_slope(*slope)).collect();
+            return FloatOperation::Linear(FloatLinear::affine(scale, vec![0.0; channels]));
+        }
+        let is_in_order = groups.iter().enumerate().all(|(sign, group)| group == &[sign]);
+        let gate = FloatGate::new(groups, &slopes, mask);
+        match gate.slopes.is_empty() && is_in_order {
+            true => FloatOperation::Activate { mask: gate.mask, ceiling: None },
+            false => FloatOperation::Gate(gate),
+        }
+    }
+
     /// Adds a step and gives the value it makes.
     fn step(&mut self, step: &Step, layer: Option<&LayerWeights>) -> ValueId {
         let size = self.walk.shape(step.inputs[0]);
@@ -285,6 +342,7 @@ impl<'a> Builder<'a> {
                 let mask = self.mask.map_or(SiteMask::KeepAll, |mask| simplest(mask.site(*site), size));
                 FloatOperation::Activate { mask, ceiling: *ceiling }
             }
+            (Operation::SharedSigns { signs, .. }, slopes) => self.gate(step, signs, slopes),
             (Operation::AveragePool(pool), _) => FloatOperation::Average(Window::Pool(pool.clone())),
             (Operation::GlobalAveragePool, _) => FloatOperation::Average(Window::Whole),
             (Operation::MaxPool(pool), _) => FloatOperation::Maximum(pool.clone()),

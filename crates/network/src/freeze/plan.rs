@@ -7,10 +7,10 @@ use std::collections::HashMap;
 
 use super::FreezeOptions;
 use super::choose::Choices;
-use super::graph::{FloatOperation, Graph, Node, Window};
+use super::graph::{FloatGate, FloatOperation, Graph, Node, Window};
 use super::merge;
 use super::scales::{self, LayerScale};
-use crate::inference_model::{ModelOperation, OperationRole};
+use crate::inference_model::{Gate, ModelOperation, OperationRole};
 use crate::mask::SiteMask;
 use crate::shape::Shape;
 use crate::walk::{Place, StepId, ValueId};
@@ -56,6 +56,7 @@ impl PlannedStep {
                 let has_dropped = mask.relu_count(self.shape) < self.shape.scalars();
                 if has_dropped { ModelOperation::truncation_ring(*width) } else { *width }
             }
+            ModelOperation::Gate(gate) => gate.ring(),
             ModelOperation::Maximum { width, .. } => *width,
             _ => self.ring_bits,
         }
@@ -174,6 +175,7 @@ impl Planner<'_> {
             }
             FloatOperation::Average(window) => self.average(id, node, window),
             FloatOperation::Activate { mask, ceiling } => self.activate(id, node, mask, *ceiling),
+            FloatOperation::Gate(gate) => self.gate(id, node, gate),
             FloatOperation::Maximum(pool) => {
                 let input = self.values[node.inputs[0].0];
                 let width = scales::width(self.magnitude(input), self.fraction(input), 0);
@@ -303,6 +305,19 @@ impl Planner<'_> {
         let ceiling = ceiling.filter(|ceiling| ceiling >> (width - 1 - shift).min(63) == 0);
         let operation = ModelOperation::Activate { width, shift, ceiling, mask: mask.clone() };
         self.push(id, node, operation, vec![input], fraction)
+    }
+
+    /// What comes out keeps as many bits as an activation, and those of its slopes.
+    fn gate(&mut self, id: StepId, node: &Node, gate: &FloatGate) -> ValueId {
+        let input = self.values[node.inputs[0].0];
+        let output = self.node_magnitude(id);
+        let before = self.fraction(input);
+        let fraction = scales::fraction(output, self.problem.options.activation_bits).min(before);
+        let shift = before - fraction;
+        let width = scales::width(self.magnitude(input), before, shift);
+        let FloatGate { groups, slopes, slope_bits, mask } = gate.clone();
+        let operation = ModelOperation::Gate(Gate { width, shift, groups, slope_bits, slopes, mask });
+        self.push(id, node, operation, vec![input], fraction + gate.slope_bits)
     }
 
     fn rescale(&mut self, reader: StepId, input: ValueId, fraction: u32) -> ValueId {

@@ -225,6 +225,9 @@ impl WidthCheck {
                 ModelOperation::Activate { width, shift, .. } => {
                     (step.inputs[0], width, ((1_i64 << shift) - 1, 0))
                 }
+                ModelOperation::Gate(ref gate) => {
+                    (step.inputs[0], gate.width, ((1_i64 << gate.shift) - 1, 0))
+                }
                 ModelOperation::Maximum { width, .. } => (step.inputs[0], width, (0, 0)),
                 _ => return None,
             },

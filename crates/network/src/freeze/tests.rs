@@ -32,6 +32,10 @@ fn small_zoo() -> Vec<NetworkSpec> {
         hybrid.clone(),
         build("sphynx:c=4,d=5", 16),
         build("sphynx:c=4,d=5,conv=separable", 16),
+        build("signet:signs=0+2+4,stream=4+8+16,depths=1+1+1", 16),
+        build("signet:signs=4+2,values=2,stream=8+8,depths=2+1,slopes=no,branches=yes", 16),
+        build("signet:signs=0+4,values=1,stream=4+8,depths=1+2,full=2,stem-relu=yes", 16),
+        listed_groups(),
         build("darts:c=4,d=4", 16),
         build("pc-darts:c=4,d=4", 16),
         transform::reuse_relus(&resnet, Reuse::new(2)).unwrap(),
@@ -41,6 +45,17 @@ fn small_zoo() -> Vec<NetworkSpec> {
         thinned(&resnet),
         thinned(&culled(&hybrid, 1)),
     ]
+}
+
+/// Groups of different sizes whose leaders are not their first channels.
+fn listed_groups() -> NetworkSpec {
+    let text = "name = \"listed\"\nclasses = 10\ninput = { channels = 3, height = 8, width = 8 }\n\
+                head = [\"global_average_pool\", \"classifier\"]\n[stem]\n\
+                layers = [{ conv = { out = 6, filter = 3 } }, \"batch_norm\", \
+                { shared_signs = { groups = [[5, 0, 1], [2], [4, 3]], slopes = true } }, \
+                { conv = { out = 8, filter = 3 } }, \"batch_norm\", \
+                { shared_signs = { groups = [[7, 0, 2, 4], [1, 3], [6, 5]] } }]\n";
+    NetworkSpec::from_toml(text).unwrap()
 }
 
 fn images(spec: &NetworkSpec, first: u64, count: u64) -> Vec<Image> {
@@ -106,6 +121,10 @@ fn check_one(spec: &NetworkSpec, mask: Option<&ActivationMask>, options: &Freeze
     assert_eq!(ModelOutline::from_bytes(&outline.to_bytes()).unwrap(), *outline, "{name}");
     let relus = mask.map_or_else(|| crate::cost::Cost::of(spec).relus, ActivationMask::relu_count);
     assert_eq!(outline.relu_count(), relus, "{name}");
+    let whole = ActivationMask::keep_all(spec);
+    let (walk, mask_or_whole) = (spec.walk(), mask.unwrap_or(&whole));
+    let gated = |step| crate::cost::Cost::of_masked_step(walk, step, mask_or_whole).gated_values;
+    assert_eq!(outline.gated_value_count(), walk.steps().iter().map(gated).sum::<u64>(), "{name}");
     let (error, classes) = compare(spec, &weights, mask, &model);
     assert!(
         error < demand.error && classes >= demand.classes,

@@ -4,10 +4,10 @@
 //! scales come back exactly, and biases to 24 significant bits. Rescalings that no ReLU asked for vanish, and shifts of
 //! joins with them: planning chooses its own. What ReLUs keep, what sums divide by and what is clipped stays.
 
-use super::graph::{FloatLinear, FloatOperation, Graph, Node, Window};
+use super::graph::{FloatGate, FloatLinear, FloatOperation, Graph, Node, Window};
 use super::merge;
 use super::scales::{self, LayerScale};
-use crate::inference_model::{InferenceModel, LinearWeights, ModelOperation, ModelStep};
+use crate::inference_model::{Gate, InferenceModel, LinearWeights, ModelOperation, ModelStep};
 use crate::mask::SiteMask;
 use crate::walk::ValueId;
 
@@ -70,6 +70,10 @@ impl Thawing<'_> {
                 mask: mask.clone(),
                 ceiling: float_ceiling(*ceiling, step.fraction)?,
             },
+            ModelOperation::Gate(gate) => {
+                let Gate { groups, slope_bits, slopes, mask, .. } = gate.clone();
+                FloatOperation::Gate(FloatGate { groups, slopes, slope_bits, mask })
+            }
             ModelOperation::Maximum { pool, .. } => FloatOperation::Maximum(pool.clone()),
         };
         self.graph.nodes.push(Node {

@@ -5,7 +5,7 @@
 
 mod fault;
 
-use super::{LinearGeometry, MAX_RING_BITS, ModelError, ModelOperation, ModelOutline, ModelStep};
+use super::{Gate, LinearGeometry, MAX_RING_BITS, ModelError, ModelOperation, ModelOutline, ModelStep};
 use crate::mask::SiteMask;
 use crate::shape::Shape;
 use crate::spec::Pool;
@@ -170,6 +170,10 @@ impl ModelOutline {
                 check_mask(mask, input)?;
                 Ok(input)
             }
+            ModelOperation::Gate(gate) => {
+                check_gate(gate, input)?;
+                Ok(input)
+            }
         }
     }
 
@@ -200,9 +204,18 @@ impl ModelOutline {
                 expect(stated.max(input))?;
             }
             ModelOperation::Activate { shift, .. } => expect(input.saturating_sub(*shift))?,
+            ModelOperation::Gate(gate) => expect(input.saturating_sub(gate.shift) + gate.slope_bits)?,
             ModelOperation::Linear { .. } => {}
         }
         if stated > MAX_FRACTION { Err(StepFault::FractionLimit { stated }) } else { Ok(()) }
+    }
+
+    /// Enough bits are left to compare, and none are dropped that there are not.
+    fn check_shift(&self, step: &ModelStep, width: u32, shift: u32) -> Outcome<()> {
+        if width.saturating_sub(shift) < MIN_COMPARED_BITS || self.fraction(step.inputs[0]) < shift {
+            return Err(StepFault::Shift { shift, width });
+        }
+        Ok(())
     }
 
     /// A value's ring is at least as wide as everything that reads it needs; then wrapping agrees everywhere.
@@ -212,16 +225,16 @@ impl ModelOutline {
         }
         let needed = match &step.operation {
             ModelOperation::Activate { width, shift, ceiling, mask } => {
-                if width.saturating_sub(*shift) < MIN_COMPARED_BITS
-                    || input_fraction_below(self, step, *shift)
-                {
-                    return Err(StepFault::Shift { shift: *shift, width: *width });
-                }
+                self.check_shift(step, *width, *shift)?;
                 if let Some(ceiling) = ceiling.filter(|ceiling| ceiling >> (width - 1 - shift) != 0) {
                     return Err(StepFault::Ceiling { ceiling, bits: width - 1 - shift });
                 }
                 let has_dropped = mask.relu_count(step.shape) < step.shape.scalars();
                 if has_dropped { ModelOperation::truncation_ring(*width) } else { *width }
+            }
+            ModelOperation::Gate(gate) => {
+                self.check_shift(step, gate.width, gate.shift)?;
+                gate.ring()
             }
             ModelOperation::Maximum { width, .. } => (*width).max(1),
             _ => step.ring_bits,
@@ -244,10 +257,6 @@ impl ModelOutline {
     }
 }
 
-fn input_fraction_below(outline: &ModelOutline, step: &ModelStep, shift: u32) -> bool {
-    outline.fraction(step.inputs[0]) < shift
-}
-
 fn ring_exists(bits: u32) -> bool {
     (1..=MAX_RING_BITS).contains(&bits)
 }
@@ -263,6 +272,31 @@ fn check_mask(mask: &SiteMask, shape: Shape) -> Outcome<()> {
             counted("mask bits", mask.bit_length(shape).unwrap_or(usize::MAX), bits.len())
         }
     }
+}
+
+fn check_gate(gate: &Gate, values: Shape) -> Outcome<()> {
+    let mut counts = vec![0_usize; values.channels];
+    for group in &gate.groups {
+        if !(1..=Gate::MOST_VALUES_PER_SIGN).contains(&group.len()) {
+            return Err(StepFault::GroupSize { came: group.len() });
+        }
+        for &channel in group {
+            let Some(count) = counts.get_mut(channel) else {
+                return Err(StepFault::Group { channel, groups: 1, channels: values.channels });
+            };
+            *count += 1;
+        }
+    }
+    if let Some(channel) = counts.iter().position(|count| *count != 1) {
+        return Err(StepFault::Group { channel, groups: counts[channel], channels: values.channels });
+    }
+    if !gate.slopes.is_empty() {
+        counted("slopes", values.channels, gate.slopes.len())?;
+    }
+    if gate.slope_bits > if gate.slopes.is_empty() { 0 } else { Gate::MOST_SLOPE_BITS } {
+        return Err(StepFault::SlopeBits { bits: gate.slope_bits });
+    }
+    check_mask(&gate.mask, gate.comparisons(values))
 }
 
 fn linear_shape(geometry: &LinearGeometry, input: Shape) -> Outcome<Shape> {

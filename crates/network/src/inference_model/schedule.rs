@@ -47,7 +47,7 @@ impl ModelOperation {
     pub const fn role(&self) -> OperationRole {
         match self {
             Self::Linear { .. } => OperationRole::Weighted,
-            Self::Activate { .. } | Self::Maximum { .. } => OperationRole::Interactive,
+            Self::Activate { .. } | Self::Gate(_) | Self::Maximum { .. } => OperationRole::Interactive,
             Self::Add { .. }
             | Self::Concat { .. }
             | Self::Slice { .. }

@@ -8,7 +8,7 @@
 //!
 //! | step that reads a value | bits that it leaves |
 //! | --- | --- |
-//! | `Activate` | twice its shift |
+//! | `Activate`, `Gate` | twice its shift |
 //! | `Maximum` | none |
 //! | the logits | twice `logit_drop` |
 //! | `Linear` | its output's, less twice its largest channel shift, less its gain, less one for its own error |
@@ -58,6 +58,7 @@ impl ModelOutline {
     fn left_by(&self, step: &ModelStep, number: usize, after: i64, erring: &[bool]) -> i64 {
         match &step.operation {
             ModelOperation::Activate { shift, .. } => 2 * i64::from(*shift),
+            ModelOperation::Gate(gate) => 2 * i64::from(gate.shift),
             ModelOperation::Maximum { .. } => 0,
             ModelOperation::Linear { geometry, channel_shifts } => {
                 let bound = u64::from(self.weight_bits.bound().unsigned_abs());

@@ -3,7 +3,7 @@
 use super::kernels;
 use crate::mask::{ActivationMask, SiteMask};
 use crate::shape::Shape;
-use crate::spec::{NetworkSpec, SharedSigns};
+use crate::spec::NetworkSpec;
 use crate::walk::{Operation, Step, ValueId, Walk};
 use crate::weights::{BATCH_NORM_EPSILON, FloatWeights, LayerWeights, WeightsError};
 
@@ -82,7 +82,8 @@ pub(crate) fn apply(
                 _ => vec![0.0; output.channels],
             };
             let mask = mask.map_or(&SiteMask::KeepAll, |mask| mask.site(*site));
-            activate_groups((input, size), signs, &slopes, walk.sites()[site.0].shape, mask)
+            let groups = signs.grouping.groups(size.channels);
+            activate_groups((input, size), &groups, &slopes, mask)
         }
         Operation::AveragePool(pool) => {
             let counts = kernels::average_counts(pool, size, output);
@@ -146,16 +147,16 @@ pub(crate) fn activate(input: &[f32], shape: Shape, mask: &SiteMask, ceiling: Op
 }
 
 /// Each value where its leader is not negative or the mask drops the sign, and its slope's share everywhere.
-fn activate_groups(
+pub(crate) fn activate_groups(
     (input, shape): (&[f32], Shape),
-    signs: &SharedSigns,
+    groups: &[Vec<usize>],
     slopes: &[f32],
-    comparisons: Shape,
     mask: &SiteMask,
 ) -> Vec<f32> {
     let pixels = shape.pixels() as usize;
+    let comparisons = shape.with_channels(groups.len());
     let mut output = vec![0.0; input.len()];
-    for (sign, group) in signs.grouping.groups(shape.channels).iter().enumerate() {
+    for (sign, group) in groups.iter().enumerate() {
         for pixel in 0..pixels {
             let keeps = mask.keeps(comparisons, sign, pixel / shape.width, pixel % shape.width);
             let passes = !keeps || input[group[0] * pixels + pixel] >= 0.0;

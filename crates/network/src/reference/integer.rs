@@ -1,7 +1,7 @@
 //! A frozen model on integers in the clear: what private inference must equal.
 //!
 //! Values are exact 64-bit integers that wrap; they are reduced where the protocol reduces them: at the width of an
-//! `Activate` or `Maximum`, to one bit more at a position without ReLU, and in the logits' ring. Every ring on the way is
+//! `Activate` or `Maximum`, to one bit more at a position without ReLU or in a gate, and in the logits' ring. Every ring on the way is
 //! at least as wide as its readers need, so the wrapping in between does not show, nor does a ring that another reader
 //! made wider. A value outside of its range gives the same wrong answer here as in private.
 //!
@@ -9,13 +9,14 @@
 //! | --- | --- | --- |
 //! | ReLU kept | round to nearest | the same; stochastic, from b, where [`Coins::rounds_relus`] and there is no ceiling |
 //! | ReLU dropped | round to nearest | stochastic: T of known-MSB truncation, from b |
+//! | gate | the sign of its leader; round to nearest | the sign of the leader's stochastic rounding, and T, both from b |
 //! | linear layer | exact | off by what the encryption added |
 //! | logits | floor | floor, or one less when the low bits of b exceed those of the value |
 
 use super::{kernels, narrow};
 use crate::image::{Image, ImageError};
 use crate::inference_model::{
-    InferenceModel, LinearGeometry, LinearWeights, ModelOperation, ModelOutline, ModelStep,
+    Gate, InferenceModel, LinearGeometry, LinearWeights, ModelOperation, ModelOutline, ModelStep,
 };
 use crate::mask::SiteMask;
 use crate::shape::Shape;
@@ -23,7 +24,7 @@ use crate::walk::{StepId, ValueId};
 
 /// What the protocol's rounding depends on.
 pub trait Coins {
-    /// The client's share of one scalar of a value that an `Activate` step reads, or of the logits, in that value's ring.
+    /// The client's share of one scalar of a value that an `Activate` or `Gate` step reads, or of the logits, in that value's ring.
     /// Bits beyond the ring are ignored.
     fn client_share(&self, value: ValueId, scalar: usize) -> u64;
 
@@ -102,7 +103,13 @@ pub fn run_with(model: &InferenceModel, image: &Image, coins: &dyn Coins) -> Res
 pub fn trace(model: &InferenceModel, image: &Image, coins: Option<&dyn Coins>) -> Result<Trace, ImageError> {
     let outline = model.outline();
     image.expect_shape(outline.input)?;
-    let mut values = vec![outline.image.encode(image)];
+    Ok(trace_encoded(model, outline.image.encode(image), coins))
+}
+
+/// The same for an image in fixed point, of the model's size.
+pub(super) fn trace_encoded(model: &InferenceModel, image: Vec<i64>, coins: Option<&dyn Coins>) -> Trace {
+    let outline = model.outline();
+    let mut values = vec![image];
     let mut layers = model.layers().iter();
     for (id, step) in outline.numbered_steps() {
         let value = match &step.operation {
@@ -121,12 +128,13 @@ pub fn trace(model: &InferenceModel, image: &Image, coins: Option<&dyn Coins>) -
                 sums
             }
             ModelOperation::Activate { .. } => activate(step, &values, coins),
+            ModelOperation::Gate(gate) => pass_gate(gate, step, &values, coins),
             _ => rearrange(outline, step, &values),
         };
         values.push(value);
     }
     let logits = round_logits(outline, &values[outline.output().0], coins);
-    Ok(Trace { values, logits })
+    Trace { values, logits }
 }
 
 /// What the weights of each linear step make of these inputs: no shifts, no biases, and sums that wrap. For whoever holds
@@ -219,7 +227,7 @@ fn rearrange(outline: &ModelOutline, step: &ModelStep, values: &[Vec<i64>]) -> V
             let narrow: Vec<i64> = input.iter().map(|scalar| sign_extend(*scalar, *width)).collect();
             kernels::max_pool(pool, (&narrow, size), step.shape)
         }
-        ModelOperation::Linear { .. } | ModelOperation::Activate { .. } => {
+        ModelOperation::Linear { .. } | ModelOperation::Activate { .. } | ModelOperation::Gate(_) => {
             unreachable!("steps with weights or ReLUs are executed by `trace`")
         }
     }
@@ -244,6 +252,38 @@ fn activate(step: &ModelStep, values: &[Vec<i64>], coins: Option<&dyn Coins>) ->
         (false, _, Some(coins)) => truncate(*value, coins.client_share(read, scalar), ring, *shift),
     };
     input.map(pass).collect()
+}
+
+/// Values by the sign of their leader, which in private is that of its rounded quotient.
+fn pass_gate(gate: &Gate, step: &ModelStep, values: &[Vec<i64>], coins: Option<&dyn Coins>) -> Vec<i64> {
+    let (read, pixels, shift) = (step.inputs[0], step.shape.pixels() as usize, gate.shift);
+    let input = &values[read.0];
+    let share = |scalar: usize| coins.map(|coins| coins.client_share(read, scalar));
+    let is_positive = |leader: usize| match share(leader) {
+        None => sign_extend(input[leader], gate.width) >= 0,
+        Some(client) => rounded_quotient(input[leader], client, gate.width, shift) >= 0,
+    };
+    let quotient = |scalar: usize| match share(scalar) {
+        None => add_half(sign_extend(input[scalar], gate.ring()), shift) >> shift,
+        Some(client) => truncate(input[scalar], client, gate.ring(), shift),
+    };
+    let mut output = vec![0; input.len()];
+    for (sign, group) in gate.groups.iter().enumerate() {
+        for pixel in 0..pixels {
+            let is_kept = gate.keeps(step.shape, sign, pixel);
+            let leader = group[0] * pixels + pixel;
+            let passes = !is_kept || is_positive(leader);
+            for channel in group {
+                let scalar = channel * pixels + pixel;
+                output[scalar] = quotient(scalar).wrapping_mul(gate.factor(*channel, passes));
+            }
+            // Without a slope the leader is a ReLU by shares, in its range and outside of it.
+            if let Some(client) = share(leader).filter(|_| is_kept && gate.slopes.is_empty()) {
+                output[leader] = rounded_relu(input[leader], client, gate.width, shift);
+            }
+        }
+    }
+    output
 }
 
 pub(super) fn mask_bits(mask: &SiteMask, shape: Shape) -> impl Fn(usize) -> bool + '_ {
@@ -276,10 +316,15 @@ fn truncate(value: i64, client: u64, ring: u32, shift: u32) -> i64 {
 /// the low bits of its own, and the sign is that of what is left. In range, with room for the rounding, this is the ReLU of a
 /// stochastic rounding of `value / 2^shift`, and outside of it the same wrong answer as theirs.
 fn rounded_relu(value: i64, client: u64, width: u32, shift: u32) -> i64 {
+    rounded_quotient(value, client, width, shift).max(0)
+}
+
+/// The same before the ReLU.
+fn rounded_quotient(value: i64, client: u64, width: u32, shift: u32) -> i64 {
     let client = low_bits(client, width);
     let server = low_bits((value as u64).wrapping_sub(client).wrapping_add((1 << shift) - 1), width);
     let sum = (server >> shift).wrapping_add(client >> shift);
-    sign_extend(sum as i64, width - shift).max(0)
+    sign_extend(sum as i64, width - shift)
 }
 
 fn round_logits(outline: &ModelOutline, value: &[i64], coins: Option<&dyn Coins>) -> Vec<i64> {

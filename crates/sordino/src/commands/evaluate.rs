@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use network::cost::SignCounts;
 use network::inference_model::InferenceModel;
 use recipes::data;
 use recipes::trial::{TrialRounding, count_right, spread};
@@ -50,7 +51,8 @@ pub(super) struct Arguments {
 #[derive(Serialize)]
 struct ModelReport {
     network: String,
-    relus: u64,
+    #[serde(flatten)]
+    signs: SignCounts,
     digest: String,
     data: String,
     images: u64,
@@ -89,7 +91,7 @@ fn evaluate_model(arguments: &Arguments, path: &Path, out: &mut dyn Write) -> an
     }
     let report = ModelReport {
         network: model.outline().name.clone(),
-        relus: model.outline().relu_count(),
+        signs: model.outline().sign_counts(),
         digest: digest(&model),
         data: set.name,
         images,
@@ -100,7 +102,7 @@ fn evaluate_model(arguments: &Arguments, path: &Path, out: &mut dyn Write) -> an
     if arguments.json {
         return write_json(out, &report);
     }
-    writeln!(out, "{}, frozen, {} ReLUs", report.network, report.relus)?;
+    writeln!(out, "{}, frozen, {}", report.network, report.signs)?;
     let rounded = if report.private_rounding.is_some() { ", rounded as in private" } else { "" };
     writeln!(out, "{:.2}% of {images} test images of {}{rounded}", 100.0 * share, report.data)?;
     if let Some(record) = &arguments.record {

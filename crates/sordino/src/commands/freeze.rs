@@ -10,6 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
+use network::cost::SignCounts;
 use network::freeze::FreezeReport;
 use network::inference_model::InferenceModel;
 use serde::Serialize;
@@ -43,7 +44,8 @@ struct Report {
     weights: Origin,
     calibration: Calibration,
     class_names: bool,
-    relus: u64,
+    #[serde(flatten)]
+    signs: SignCounts,
     overflow_count: u64,
     /// For a checkpoint: what the network and the model do on test images.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,7 +86,7 @@ impl Report {
             weights: arguments.model.origin(),
             calibration: arguments.model.calibration(),
             class_names: !model.outline().class_names.is_empty(),
-            relus: model.outline().relu_count(),
+            signs: model.outline().sign_counts(),
             overflow_count: freezing.overflow_count(),
             accuracy: None,
             freezing,
@@ -116,12 +118,9 @@ impl Report {
             short(freezing.multiply_adds_before),
             short(freezing.multiply_adds_after)
         )?;
-        let (relus, trips) = (grouped(self.relus), freezing.round_trips);
-        writeln!(
-            out,
-            "{relus} ReLUs in {trips} round trips, widest ring {} bits",
-            freezing.widest_ring_bits
-        )?;
+        let Self { signs, .. } = self;
+        let FreezeReport { round_trips, widest_ring_bits, .. } = freezing;
+        writeln!(out, "{signs} in {round_trips} round trips, widest ring {widest_ring_bits} bits")?;
         self.write_rescales(out)?;
         self.write_calibration(out)?;
         self.accuracy.as_ref().map_or(Ok(()), |accuracy| accuracy.write(out))

@@ -93,8 +93,10 @@ impl PreparedGates {
         Ok(Self { shape, chain, coins, values: prepared })
     }
 
-    /// Words a ReLU takes in memory besides two for each level of its chain.
-    pub const WORDS: usize = 8;
+    /// Words a sign takes in memory besides two for each level of its chain.
+    pub const SIGN_WORDS: usize = 2;
+    /// Words that each of its values takes.
+    pub const VALUE_WORDS: usize = 6;
 
     /// Length of the bytes below.
     pub fn stored_bytes(shape: &GateShape, signs: usize) -> usize {
@@ -148,21 +150,25 @@ impl PreparedGates {
         Ok(Self { shape: *shape, chain: ClientChain { ends, levels }, coins, values })
     }
 
-    /// Appends the reply to the server's opening to a message.
+    /// Appends the reply to the server's opening to a message. Slopes are two's complement, one for each value in the order of
+    /// [`GateShape::choices`], or none where the shape has none.
     ///
     /// # Errors
-    /// When the opening is for another number of signs, or bits behind its last value are set.
-    pub fn reply(self, opening: &[u8], reply: &mut Vec<u8>) -> Result<(), GarbleError> {
+    /// When the opening is for another number of signs, bits behind its last value are set, or there are not as many slopes.
+    pub fn reply(self, opening: &[u8], slopes: &[u64], reply: &mut Vec<u8>) -> Result<(), GarbleError> {
         let Self { shape, chain, coins, values } = self;
         let signs = coins.expose().len();
+        shape.check_slopes(signs, slopes)?;
         let sections = unpack_sections(Message::GateOpening, opening, shape.opening_sections(signs))?;
         let (chained, opened) = sections.split_at(shape.compared_bits() as usize - 1);
         let deltas = chain.evaluate(chained);
         let turns = deltas.expose().iter().zip(coins.expose()).map(|(delta, coin)| delta ^ coin);
         let turns: Words = Secret::new(turns.collect());
         append_sections(reply, [(&turns.expose()[..], 1)]);
-        for ((value, own), opened) in shape.values().zip(values).zip(opened.chunks_exact(2)) {
-            let words = own.reply(&value, deltas.expose(), coins.expose(), opened);
+        let own_values = shape.values().zip(values).enumerate();
+        for ((number, (value, own)), opened) in own_values.zip(opened.chunks_exact(2)) {
+            let slopes = slopes.get(number * signs..(number + 1) * signs);
+            let words = own.reply(&value, deltas.expose(), coins.expose(), opened, slopes);
             append_sections(reply, [(&words[..], shape.output_bits)]);
         }
         Ok(())
@@ -222,21 +228,26 @@ impl PreparedValue {
         deltas: &[u64],
         coins: &[u64],
         opened: &[Words],
+        slopes: Option<&[u64]>,
     ) -> Vec<u64> {
         let (turned, masked) = (opened[0].expose(), opened[1].expose());
         let own = self.known.expose().iter().zip(self.wrap.expose());
         let own = own.zip(self.product.expose().iter().zip(self.wrapped.expose()));
         let own = own.zip(self.pad.expose().iter().zip(self.blind.expose()));
         let said = turned.iter().zip(masked).zip(deltas.iter().zip(coins));
-        let replies = own.zip(said).map(|((((known, wrap), (product, wrapped)), (pad, blind)), said)| {
-            let ((turn, mask), (delta, coin)) = said;
-            let weight = value.wrap_weight & spread(*turn);
-            let chosen = (mask & spread(*coin)).wrapping_add(*pad);
-            let own = known.wrapping_add(weight.wrapping_mul(*wrap)) & spread(*delta);
-            let products = product.wrapping_add(weight.wrapping_mul(*wrapped));
-            let moved = signed_by(delta ^ coin, chosen).wrapping_sub(signed_by(*delta, products));
-            moved.wrapping_add(own).wrapping_sub(*blind) & value.output
-        });
+        let replies =
+            own.zip(said).enumerate().map(|(sign, ((((known, wrap), (product, wrapped)), kept), said))| {
+                let ((turn, mask), (delta, coin)) = said;
+                let (pad, blind) = kept;
+                let weight = value.wrap_weight & spread(*turn);
+                let chosen = (mask & spread(*coin)).wrapping_add(*pad);
+                let own = known.wrapping_add(weight.wrapping_mul(*wrap));
+                let products = product.wrapping_add(weight.wrapping_mul(*wrapped));
+                let moved = signed_by(delta ^ coin, chosen).wrapping_sub(signed_by(*delta, products));
+                let gated = moved.wrapping_add(own & spread(*delta)) << value.sign_shift;
+                let passed = slopes.map_or(0, |slopes| slopes[sign].wrapping_mul(own));
+                gated.wrapping_add(passed).wrapping_sub(*blind) & value.output
+            });
         replies.collect()
     }
 }

@@ -144,8 +144,10 @@ pub(super) struct AdvancedValue {
 }
 
 impl AdvancedGates {
-    /// Words a ReLU takes in memory besides three for each level of its chain.
-    pub const WORDS: usize = 7;
+    /// Words a sign takes in memory besides three for each level of its chain.
+    pub const SIGN_WORDS: usize = 1;
+    /// Words that each of its values takes.
+    pub const VALUE_WORDS: usize = 6;
 
     /// Length of the bytes below.
     pub fn stored_bytes(shape: &GateShape, signs: usize) -> usize {
@@ -195,13 +197,20 @@ impl AdvancedGates {
         Ok(Self { shape: *shape, chain: ServerChain { bits, stars, levels }, values })
     }
 
-    /// Appends the opening for the server's shares to a message; their order is that of [`GateShape::choices`].
+    /// Appends the opening for the server's shares to a message; their order is that of [`GateShape::choices`]. Slopes are
+    /// those of [`super::PreparedGates::reply`].
     ///
     /// # Errors
-    /// When there are not as many shares as values.
-    pub fn open(self, shares: &[u64], opening: &mut Vec<u8>) -> Result<WaitingGates, GarbleError> {
+    /// When there are not as many shares or slopes as values.
+    pub fn open(
+        self,
+        shares: &[u64],
+        slopes: &[u64],
+        opening: &mut Vec<u8>,
+    ) -> Result<WaitingGates, GarbleError> {
         let Self { shape, chain, values } = self;
         let signs = chain.stars.expose().len();
+        shape.check_slopes(signs, slopes)?;
         check_count(Counted::ServerValues, signs * shape.values_per_sign, shares.len())?;
         let inputs = shares[..signs].iter().map(|share| shape.server_input(*share));
         let inputs: Words = Secret::new(inputs.collect());
@@ -209,8 +218,10 @@ impl AdvancedGates {
         let widths = chain::opening_bits(chain.bits);
         append_sections(opening, words.iter().zip(widths).map(|(words, bits)| (&words.expose()[..], bits)));
         let mut waiting = Vec::with_capacity(values.len());
-        for ((value, own), shares) in shape.values().zip(values).zip(shares.chunks_exact(signs)) {
-            let (turned, masked, own) = own.open(&value, &chain, shares);
+        let own_values = shape.values().zip(values).enumerate();
+        for ((number, (value, own)), shares) in own_values.zip(shares.chunks_exact(signs)) {
+            let slopes = slopes.get(number * signs..(number + 1) * signs);
+            let (turned, masked, own) = own.open(&value, &chain, shares, slopes);
             append_sections(opening, [(&turned[..], 1), (&masked[..], shape.output_bits)]);
             waiting.push(own);
         }
@@ -243,16 +254,17 @@ impl AdvancedValue {
         value: &ValueShape,
         chain: &ServerChain,
         shares: &[u64],
+        slopes: Option<&[u64]>,
     ) -> (Vec<u64>, Vec<u64>, WaitingValue) {
-        let Self { offered, product, wrapped } = self;
+        let Self { mut offered, product, wrapped } = self;
         let signs = shares.len();
         let (mut turned, mut masked) = (Vec::with_capacity(signs), Vec::with_capacity(signs));
         let [mut still, mut lever] = [(); 2].map(|()| Secret::new(Vec::with_capacity(signs)));
         let (f, weight) = (value.fraction_bits, value.wrap_weight);
         let own = offered.wrap.expose().iter().zip(offered.coin.expose()).zip(offered.step.expose());
         let shared = product.expose().iter().zip(wrapped.expose()).zip(chain.stars.expose());
-        for ((share, ((wrap, coin), step)), ((product, wrapped), stars)) in shares.iter().zip(own).zip(shared)
-        {
+        let all = shares.iter().zip(own).zip(shared).enumerate();
+        for (sign, ((share, ((wrap, coin), step)), ((product, wrapped), stars))) in all {
             let p = stars >> (chain.bits - 1);
             let lifted = share.wrapping_add(value.lift).wrapping_add(low_bits(f)) & low_bits(value.ring);
             let top = value.top_bit(lifted);
@@ -263,9 +275,12 @@ impl AdvancedValue {
             let change = signed_by(p, quotient).wrapping_sub(product << 1);
             turned.push(turn);
             masked.push(change.wrapping_sub(*step) & value.output);
-            still.expose_mut().push((quotient & spread(p)).wrapping_add(product));
-            lever.expose_mut().push(change);
+            let gated = (quotient & spread(p)).wrapping_add(product) << value.sign_shift;
+            let passed = slopes.map_or(0, |slopes| slopes[sign].wrapping_mul(quotient));
+            still.expose_mut().push(gated.wrapping_add(passed));
+            lever.expose_mut().push(change << value.sign_shift);
         }
+        offered.pad.expose_mut().iter_mut().for_each(|pad| *pad <<= value.sign_shift);
         (turned, masked, WaitingValue { still, lever, pad: offered.pad })
     }
 }
@@ -280,11 +295,11 @@ pub struct WaitingGates {
 
 #[derive(Debug)]
 pub(super) struct WaitingValue {
-    /// p A + V.
+    /// 2^e (p A + V) + a A.
     still: Words,
-    /// A'.
+    /// 2^e A'.
     lever: Words,
-    /// h\[0\].
+    /// 2^e h\[0\].
     pad: Words,
 }
 

@@ -147,8 +147,12 @@ fn hashes(low: &Words, high: Option<&Words>) -> Secret<Vec<u128>> {
     Secret::new(low.expose().iter().enumerate().map(hash).collect())
 }
 
-/// The gate of a ReLU of three bits, one of them dropped, with given randomness in every lane.
+/// The gate of a ReLU of three bits, one of them dropped, with given randomness in every lane. With a slope its value is
+/// lifted, to a ring of four bits.
 struct EnumeratedGate {
+    shape: GateShape,
+    /// In two's complement, where there is one.
+    slope: Option<u64>,
     lanes: usize,
     /// q.
     coin: Words,
@@ -179,6 +183,10 @@ impl EnumeratedGate {
         GateShape::new(3, 1, 3).unwrap()
     }
 
+    fn sloping_shape() -> GateShape {
+        GateShape::new(3, 1, 4).unwrap().with_slopes(1).unwrap()
+    }
+
     fn words(&self, value: u64) -> Words {
         Secret::new(vec![value; self.lanes])
     }
@@ -191,14 +199,16 @@ impl EnumeratedGate {
 
     /// The client's share of the value, both shares and p given.
     fn run(&self, server: u64, client: u64, chain: &ServerChain, deltas: &[u64]) -> Run {
-        let shape = Self::shape();
+        let shape = self.shape;
         let value = shape.values().next().unwrap();
+        let slopes = self.slope.map(|slope| vec![slope; self.lanes]);
+        let slopes = slopes.as_deref();
         let both = |words: &[Words; 2]| words.each_ref().map(|words| hashes(words, None));
         let (tau, kept) = OfferedValue::new(&value, &both(&self.pads), &both(&self.wraps), copy(&self.coin));
         let tau = Secret::new(tau);
         let turns = self.turns.expose();
         let own_pad = hashes(&Self::pick(turns, self.pads.each_ref()), None);
-        let own_wrap = hashes(&self.wraps[(client >> 2) as usize], None);
+        let own_wrap = hashes(&self.wraps[value.top_bit(client) as usize], None);
         let products = [0, 1].map(|choice| hashes(&self.reverse[choice], Some(&self.reverse[2 + choice])));
         let shares = self.words(client);
         let inputs = [&own_pad, &own_wrap, &products[0]];
@@ -212,46 +222,61 @@ impl EnumeratedGate {
             [0, 2].map(|first| Self::pick(&masks, [&self.reverse[first], &self.reverse[first + 1]]));
         let held = hashes(&product, Some(&wrapped));
         let kept = AdvancedValue::new(&value, kept, &held, masks.iter().copied(), &advance);
-        let (turned, masked, _) = kept.open(&value, chain, self.words(server).expose());
+        let (turned, masked, _) = kept.open(&value, chain, self.words(server).expose(), slopes);
         let opening = [Secret::new(turned), Secret::new(masked)];
-        let reply = Secret::new(prepared.reply(&value, deltas, turns, &opening));
+        let reply = Secret::new(prepared.reply(&value, deltas, turns, &opening, slopes));
         Run { tau, advance, opening, reply }
     }
 }
 
 /// Chain and gate together.
-#[test]
-fn the_client_sees_uniform_bits_of_a_whole_relu_whatever_the_shares_are() {
-    let mut lanes = Lanes::of_bits(EnumeratedChain::random_bits(2) + 1 + 2 + 6 + 1);
+fn client_view_is_uniform(shape: GateShape, slope: Option<u64>) {
+    let output = shape.output_bits();
+    let value = shape.values().next().unwrap();
+    let mut lanes = Lanes::of_bits(EnumeratedChain::random_bits(2) + 1 + 2 + 2 * output + 1);
     let enumerated = EnumeratedChain::new(2, &mut lanes);
     let constant = |value: u64| Secret::new(lanes.constant(value));
     // The client's own pads and blind are whatever they are.
     let (reverse, blinds) = ([5, 3, 1, 0].map(constant), constant(6));
     let coin = lanes.field(1);
     let wraps = [lanes.field(1), lanes.field(1)];
-    let pads = [lanes.field(3), lanes.field(3)];
+    let pads = [lanes.field(output), lanes.field(output)];
     let turns = lanes.field(1);
-    let gate = EnumeratedGate { lanes: lanes.count as usize, coin, wraps, pads, turns, reverse, blinds };
-    let shape = EnumeratedGate::shape();
-    for (server, client) in (0..8).flat_map(|server| (0..8).map(move |client| (server, client))) {
+    let lane_count = lanes.count as usize;
+    let gate = EnumeratedGate { shape, slope, lanes: lane_count, coin, wraps, pads, turns, reverse, blinds };
+    let all = 1 << value.ring;
+    for (server, client) in (0..all).flat_map(|server| (0..all).map(move |client| (server, client))) {
         let (mut seen, deltas) = enumerated.run(shape.server_input(server), shape.client_input(client));
         let Run { tau, opening: [turned, masked], .. } =
             gate.run(server, client, &enumerated.chain, deltas.expose());
         let own_pad = EnumeratedGate::pick(gate.turns.expose(), gate.pads.each_ref());
-        seen.extend([(copy(&gate.turns), 1), (chosen(client >> 2, &gate.wraps), 1), (own_pad, 3)]);
-        seen.extend([(tau, 1), (turned, 1), (masked, 3)]);
+        let own_wrap = chosen(value.top_bit(client), &gate.wraps);
+        seen.extend([(copy(&gate.turns), 1), (own_wrap, 1), (own_pad, output)]);
+        seen.extend([(tau, 1), (turned, 1), (masked, output)]);
         assert_uniform(&fields(&seen), &format!("{server} and {client}"));
     }
 }
 
 #[test]
-fn the_server_sees_uniform_bits_of_a_gate_whatever_the_shares_are() {
-    let mut lanes = Lanes::of_bits(3 + 1 + 1 + 3);
-    let (other, other_wrap, turns, blinds) = (lanes.field(3), lanes.field(1), lanes.field(1), lanes.field(3));
+fn the_client_sees_uniform_bits_of_a_whole_relu_whatever_the_shares_are() {
+    client_view_is_uniform(EnumeratedGate::shape(), None);
+}
+
+#[test]
+fn the_client_sees_uniform_bits_of_a_gate_with_a_slope_whatever_the_shares_are() {
+    client_view_is_uniform(EnumeratedGate::sloping_shape(), Some(3));
+}
+
+fn server_view_is_uniform(shape: GateShape, slope: Option<u64>) {
+    let (output, ring) = (shape.output_bits(), shape.values().next().unwrap().ring);
+    let mut lanes = Lanes::of_bits(output + 1 + 1 + output);
+    let (other, other_wrap) = (lanes.field(output), lanes.field(1));
+    let (turns, blinds) = (lanes.field(1), lanes.field(output));
     let constant = |value: u64| Secret::new(lanes.constant(value));
-    let shape = EnumeratedGate::shape();
-    for case in 0..8 * 8 * 2 * 2 {
-        let (server, client, p, coin) = (case & 7, case >> 3 & 7, case >> 6 & 1, case >> 7);
+    let all = (1 << ring) - 1;
+    for case in 0..(all + 1) * (all + 1) * 2 * 2 {
+        let (server, client) = (case & all, case >> ring & all);
+        let (p, coin) = (case >> (2 * ring) & 1, case >> (2 * ring + 1));
         // The pad of the choice that the server did not make is what it lacks.
         let order = |known: u64, lacking: &Words| match p {
             0 => [constant(known), copy(lacking)],
@@ -259,6 +284,8 @@ fn the_server_sees_uniform_bits_of_a_gate_whatever_the_shares_are() {
         };
         let ([k0, k1], [w0, w1]) = (order(5, &other), order(1, &other_wrap));
         let gate = EnumeratedGate {
+            shape,
+            slope,
             lanes: lanes.count as usize,
             coin: constant(coin),
             wraps: [1, 0].map(constant),
@@ -272,9 +299,19 @@ fn the_server_sees_uniform_bits_of_a_gate_whatever_the_shares_are() {
         let Run { advance, reply, .. } = gate.run(server, client, &chain, &lanes.constant(delta));
         let turned = turns.expose().iter().map(|turn| turn ^ delta).collect();
         let [product, wrap]: [Words; 2] = advance.try_into().unwrap();
-        let seen = [(product, 3), (wrap, 1), (Secret::new(turned), 1), (reply, 3)];
+        let seen = [(product, output), (wrap, 1), (Secret::new(turned), 1), (reply, output)];
         assert_uniform(&fields(&seen), &format!("{server} and {client}, p {p}, q {coin}"));
     }
+}
+
+#[test]
+fn the_server_sees_uniform_bits_of_a_gate_whatever_the_shares_are() {
+    server_view_is_uniform(EnumeratedGate::shape(), None);
+}
+
+#[test]
+fn the_server_sees_uniform_bits_of_a_gate_with_a_slope_whatever_the_shares_are() {
+    server_view_is_uniform(EnumeratedGate::sloping_shape(), Some(13));
 }
 
 /// The reason why p belongs to one inference: with the same p twice the client learns whether two signs differ.

@@ -1,6 +1,6 @@
 //! The server's side of a truncation.
 
-use super::{TruncationAdvance, TruncationOffer, TruncationOpening, TruncationReply, TruncationShape};
+use super::{TruncationOffer, TruncationOpening, TruncationReply, TruncationShape, check_factors, factor};
 use crate::garble::bits::{low_bits, signed_by};
 use crate::garble::error::{Counted, GarbleError, Message, check_count, check_length};
 use crate::garble::hash::{CounterRange, HashKey, hash_labels};
@@ -17,7 +17,6 @@ pub struct OfferedTruncation {
     shares: Secret<Vec<u64>>,
     /// rho of each position.
     coins: Secret<Vec<u64>>,
-    advance: Option<Vec<u64>>,
 }
 
 impl OfferedTruncation {
@@ -44,50 +43,29 @@ impl OfferedTruncation {
             .map(|((zero, one), rho)| (zero.wrapping_sub(*one) as u64).wrapping_add(*rho) & mask);
         let offer = TruncationOffer(offers.collect());
         let shares = zero.expose().iter().map(|hash| (*hash as u64).wrapping_neg() & mask).collect();
-        let offered = Self { shape, shares: Secret::new(shares), coins: Secret::new(coins), advance: None };
-        Ok((offer, offered))
-    }
-
-    /// Takes the client's advance; its online reply is then short.
-    ///
-    /// # Errors
-    /// When the advance is for another number of positions.
-    #[must_use = "the truncation is spent by this call and comes back with the advance"]
-    pub fn with_advance(self, advance: TruncationAdvance) -> Result<Self, GarbleError> {
-        let expected = TruncationAdvance::length(&self.shape, self.coins.expose().len());
-        let came = TruncationAdvance::length(&self.shape, advance.0.len());
-        check_length(Message::TruncationAdvance, expected, came)?;
-        Ok(Self { advance: Some(advance.0), ..self })
+        Ok((offer, Self { shape, shares: Secret::new(shares), coins: Secret::new(coins) }))
     }
 
     /// Length of the bytes below.
-    pub fn stored_bytes(shape: &TruncationShape, count: usize, is_advanced: bool) -> usize {
-        let advance = if is_advanced { shape.output_bits } else { 0 };
-        sections_length([shape.wrap_bits(), 1, advance].map(|width| (count, width)))
+    pub fn stored_bytes(shape: &TruncationShape, count: usize) -> usize {
+        sections_length([shape.wrap_bits(), 1].map(|width| (count, width)))
     }
 
     /// The secret bytes to store until the inference. Whoever stores them must see to it that they are used once.
     pub fn into_bytes(self) -> Secret<Vec<u8>> {
-        let advance = self.advance.as_deref().map_or((&[][..], 0), |values| (values, self.shape.output_bits));
         let own = (&self.shares.expose()[..], self.shape.wrap_bits());
-        pack_sections([own, (self.coins.expose(), 1), advance])
+        pack_sections([own, (self.coins.expose(), 1)])
     }
 
     /// Reads stored bytes back.
     ///
     /// # Errors
     /// When the length is another or bits behind the last value of a section are set.
-    pub fn from_bytes(
-        shape: &TruncationShape,
-        count: usize,
-        is_advanced: bool,
-        bytes: &[u8],
-    ) -> Result<Self, GarbleError> {
-        let widths = [shape.wrap_bits(), 1, if is_advanced { shape.output_bits } else { 0 }];
+    pub fn from_bytes(shape: &TruncationShape, count: usize, bytes: &[u8]) -> Result<Self, GarbleError> {
+        let widths = [shape.wrap_bits(), 1];
         let sections = unpack_sections(Message::Prepared, bytes, widths.map(|width| (count, width)))?;
-        let [shares, coins, mut advance] = sections.try_into().expect("as many sections as widths");
-        let advance = is_advanced.then(|| std::mem::take(advance.expose_mut()));
-        Ok(Self { shape: *shape, shares, coins, advance })
+        let [shares, coins] = sections.try_into().expect("as many sections as widths");
+        Ok(Self { shape: *shape, shares, coins })
     }
 
     /// Opens with the server's shares of the values.
@@ -111,8 +89,7 @@ impl OfferedTruncation {
             known.push(quotient.wrapping_sub(shape.wrap_weight().wrapping_mul(wrap)));
             openings.push(opening);
         }
-        let waiting = WaitingTruncation { shape, known: Secret::new(known), advance: self.advance };
-        Ok((TruncationOpening(openings), waiting))
+        Ok((TruncationOpening(openings), WaitingTruncation { shape, known: Secret::new(known) }))
     }
 }
 
@@ -121,28 +98,23 @@ impl OfferedTruncation {
 pub struct WaitingTruncation {
     shape: TruncationShape,
     known: Secret<Vec<u64>>,
-    advance: Option<Vec<u64>>,
 }
 
 impl WaitingTruncation {
-    /// The server's shares of the quotients: each less the client's blind.
+    /// The server's shares of the quotients, each times its factor and less the client's blind.
     ///
     /// # Errors
-    /// When the reply is for another number of positions or of the other kind.
-    pub fn finish(self, reply: TruncationReply) -> Result<Vec<u64>, GarbleError> {
+    /// When the reply or the factors are for another number of positions.
+    pub fn finish(self, reply: &TruncationReply, factors: &[u64]) -> Result<Vec<u64>, GarbleError> {
         let shape = self.shape;
         let known = self.known.expose();
-        let expected = TruncationReply::length(&shape, known.len(), self.advance.is_some());
-        check_length(Message::TruncationReply, expected, reply.byte_length())?;
-        check_count(Counted::ClientValues, known.len(), reply.values.len())?;
-        let mut shares = Vec::with_capacity(known.len());
-        for (position, (known, value)) in known.iter().zip(reply.values).enumerate() {
-            let answer = match &self.advance {
-                None => value,
-                Some(advance) => advance[position].wrapping_add(shape.wrap_weight().wrapping_mul(value)),
-            };
-            shares.push(known.wrapping_add(answer) & shape.output_mask());
-        }
-        Ok(shares)
+        check_factors(known.len(), factors)?;
+        let length = |count| TruncationReply::length(&shape, count);
+        check_length(Message::TruncationReply, length(known.len()), length(reply.0.len()))?;
+        check_count(Counted::ClientValues, known.len(), reply.0.len())?;
+        let share = |(position, (known, answer)): (usize, (&u64, &u64))| {
+            known.wrapping_mul(factor(factors, position)).wrapping_add(*answer) & shape.output_mask()
+        };
+        Ok(known.iter().zip(&reply.0).enumerate().map(share).collect())
     }
 }

@@ -20,7 +20,7 @@ struct Prepared {
     chunks: Vec<PreparedGates>,
 }
 
-/// What the client brings to the gates of a part, position by position.
+/// What the client brings to the gates of a part: shares and blinds of every value, a coin for every sign.
 struct Inputs {
     shares: Secret<Vec<u64>>,
     /// rho.
@@ -32,8 +32,13 @@ impl GatedPart {
     fn inputs(&self, own: OwnValues<'_>) -> Inputs {
         let blinds = self.positions.iter().map(|position| own.blinds[*position as usize]);
         let blinds: Secret<Vec<u64>> = Secret::new(blinds.collect());
-        // A ring has 62 bits at most, so the top bit of a fresh word is a coin that nothing else depends on.
-        let coins = Secret::new(blinds.expose().iter().map(|blind| blind >> 63).collect());
+        // A ring has 62 bits at most, so the top bit of a fresh word is a coin that nothing else depends on. A sign takes that
+        // of its compared value.
+        let leaders = self.chunks().flat_map(|signs| {
+            let first = self.values_of(&signs).start;
+            &blinds.expose()[first..first + signs.len()]
+        });
+        let coins = Secret::new(leaders.map(|blind| blind >> 63).collect());
         Inputs { shares: self.gather(own.share), coins, blinds }
     }
 }
@@ -42,7 +47,7 @@ impl ClientSide for GatedPart {
     fn choose(&self, own: OwnValues<'_>, choices: &mut Vec<u8>) -> Result<(), InferenceError> {
         let Inputs { shares, coins, .. } = self.inputs(own);
         for range in self.chunks() {
-            let chosen = self.shape.choices(&shares.expose()[range.clone()], &coins.expose()[range]);
+            let chosen = self.shape.choices(&shares.expose()[self.values_of(&range)], &coins.expose()[range]);
             choices.extend_from_slice(Secret::new(chosen).expose());
         }
         Ok(())
@@ -68,10 +73,11 @@ impl ClientSide for GatedPart {
         let (key, reverse_key, offset) = (tools.key, tools.reverse_key, tools.reverse_offset);
         let chunks =
             tools.workers.map(group, |(range, offer, labels, mut counters, zero, reverse_counters)| {
+                let values = self.values_of(&range);
                 let own = ClientInputs {
-                    shares: &shares.expose()[range.clone()],
-                    coins: &coins.expose()[range.clone()],
-                    blinds: &blinds.expose()[range],
+                    shares: &shares.expose()[values.clone()],
+                    coins: &coins.expose()[range],
+                    blinds: &blinds.expose()[values],
                     labels: labels.expose(),
                 };
                 let zero_labels: &[WireLabel] = zero.expose();
@@ -116,15 +122,16 @@ impl PreparedClientPart for Prepared {
         loop {
             let mut group = Vec::new();
             for (range, chunk) in chunks.by_ref().take(tools.workers.chunks_at_once()) {
-                group.push((chunk, opening.piece(part.shape.opening_bytes(range.len()))?));
+                let bytes = opening.piece(part.shape.opening_bytes(range.len()))?;
+                group.push((chunk, part.slopes_of(&range), bytes));
             }
             if group.is_empty() {
                 return Ok(Opened::Reply(replied));
             }
             let start = Instant::now();
-            let replies = tools.workers.map(group, |(chunk, opening)| {
+            let replies = tools.workers.map(group, |(chunk, slopes, opening)| {
                 let mut reply = Vec::new();
-                chunk.reply(&opening, &mut reply).map(|()| reply)
+                chunk.reply(&opening, slopes, &mut reply).map(|()| reply)
             })?;
             replies.iter().for_each(|reply| replied.extend_from_slice(reply));
             tools.times.spent(Work::Gates, start);

@@ -135,7 +135,8 @@ impl PreparedServerPart for Prepared {
             }
             let opened = tools.workers.map(group, |(range, chunk)| {
                 let mut opening = Vec::new();
-                chunk.open(&shares.expose()[range], &mut opening).map(|gates| (gates, opening))
+                let own = &shares.expose()[part.values_of(&range)];
+                chunk.open(own, part.slopes_of(&range), &mut opening).map(|gates| (gates, opening))
             })?;
             tools.times.spent(Work::Gates, start);
             for (gates, opening) in opened {
@@ -159,7 +160,7 @@ impl WaitingServerPart for Waiting {
         let Self { part, chunks } = *self;
         for (range, chunk) in part.chunks().zip(chunks) {
             let outcome = chunk.finish(&reply.piece(part.shape.reply_bytes(range.len()))?)?;
-            for (position, value) in part.positions[range].iter().zip(outcome.expose()) {
+            for (position, value) in part.positions[part.values_of(&range)].iter().zip(outcome.expose()) {
                 values[*position as usize] = *value;
             }
         }

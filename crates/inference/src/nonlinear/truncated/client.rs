@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crypto::garble::truncate::{PreparedTruncation, TruncationOffer, TruncationOpening};
+use crypto::garble::truncate::{ClientInputs, PreparedTruncation, TruncationOffer, TruncationOpening};
 use crypto::secret::Secret;
 
 use super::TruncatedPart;
@@ -45,16 +45,15 @@ impl ClientSide for TruncatedPart {
             self.shape,
             tools.key,
             &mut counters,
-            labels.expose(),
-            shares.expose(),
-            blinds.expose(),
+            ClientInputs { shares: shares.expose(), blinds: blinds.expose(), labels: labels.expose() },
+            &self.factors,
             &offer,
         )?;
         Ok(Box::new(Prepared { part: self, truncation }))
     }
 
     fn stored_client_bytes(&self) -> usize {
-        PreparedTruncation::stored_bytes(&self.shape, self.count(), false)
+        PreparedTruncation::stored_bytes(&self.shape, self.count())
     }
 
     fn revive_client(
@@ -62,7 +61,7 @@ impl ClientSide for TruncatedPart {
         reader: &mut Reader<'_>,
     ) -> Result<Box<dyn PreparedClientPart>, StoredError> {
         let bytes = reader.take(self.stored_client_bytes());
-        let truncation = PreparedTruncation::from_bytes(&self.shape, self.count(), false, bytes)?;
+        let truncation = PreparedTruncation::from_bytes(&self.shape, self.count(), bytes)?;
         Ok(Box::new(Prepared { part: self, truncation }))
     }
 }
@@ -77,7 +76,7 @@ impl PreparedClientPart for Prepared {
         let bytes = opening.piece(part.bytes().opening)?;
         let start = Instant::now();
         let opening = TruncationOpening::from_bytes(&part.shape, part.count(), &bytes)?;
-        let reply = truncation.reply(&opening)?.to_bytes();
+        let reply = truncation.reply(&opening, &part.factors)?.to_bytes(&part.shape);
         tools.times.spent(Work::Truncation, start);
         Ok(Opened::Reply(reply))
     }

@@ -51,7 +51,7 @@ impl ServerSide for TruncatedPart {
     }
 
     fn stored_server_bytes(&self) -> usize {
-        OfferedTruncation::stored_bytes(&self.shape, self.count(), false)
+        OfferedTruncation::stored_bytes(&self.shape, self.count())
     }
 
     fn revive_server(
@@ -59,7 +59,7 @@ impl ServerSide for TruncatedPart {
         reader: &mut Reader<'_>,
     ) -> Result<Box<dyn PreparedServerPart>, StoredError> {
         let bytes = reader.take(self.stored_server_bytes());
-        let truncation = OfferedTruncation::from_bytes(&self.shape, self.count(), false, bytes)?;
+        let truncation = OfferedTruncation::from_bytes(&self.shape, self.count(), bytes)?;
         Ok(Box::new(Prepared { part: self, truncation }))
     }
 }
@@ -94,8 +94,8 @@ impl WaitingServerPart for Waiting {
     fn finish(self: Box<Self>, reply: &mut dyn Incoming, values: &mut [u64]) -> Result<(), InferenceError> {
         let Self { part, truncation } = *self;
         let bytes = reply.piece(part.bytes().reply)?;
-        let reply = TruncationReply::from_bytes(&part.shape, part.count(), false, &bytes)?;
-        for (position, value) in part.positions.iter().zip(truncation.finish(reply)?) {
+        let reply = TruncationReply::from_bytes(&part.shape, part.count(), &bytes)?;
+        for (position, value) in part.positions.iter().zip(truncation.finish(&reply, &part.factors)?) {
             values[*position as usize] = value;
         }
         Ok(())

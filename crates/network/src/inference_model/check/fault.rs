@@ -3,6 +3,7 @@
 use super::{
     MAX_CLASS_NAME_BYTES, MAX_FRACTION, MAX_IMAGE_FRACTION, MAX_NAME_BYTES, MAX_RING_BITS, MAX_STEPS,
 };
+use crate::inference_model::Gate;
 use crate::shape::Shape;
 
 /// What can be wrong with an outline as a whole.
@@ -118,6 +119,33 @@ pub enum StepFault {
         expected: usize,
         /// How many came.
         came: usize,
+    },
+    /// A group of shared signs that no gate takes.
+    #[error("a group has {came} channels; from 1 to {} share a sign", Gate::MOST_VALUES_PER_SIGN)]
+    GroupSize {
+        /// How many.
+        came: usize,
+    },
+    /// A channel that is not in one group.
+    #[error(
+        "channel {channel} stands in {groups} groups; each of {channels} channels, counted from 0, stands in one"
+    )]
+    Group {
+        /// The channel.
+        channel: usize,
+        /// In how many it stands.
+        groups: usize,
+        /// How many channels there are.
+        channels: usize,
+    },
+    /// Slopes that are too fine, or fraction bits of none.
+    #[error(
+        "its slopes have {bits} fraction bits; with slopes at most {}, without none",
+        Gate::MOST_SLOPE_BITS
+    )]
+    SlopeBits {
+        /// How many.
+        bits: u32,
     },
     /// A stated shape that is not the computed one.
     #[error("it states {stated}, its operation makes {expected}")]

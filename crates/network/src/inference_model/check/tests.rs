@@ -164,6 +164,52 @@ fn shapes_are_computed_and_compared() {
 }
 
 #[test]
+fn gates_that_make_no_sense_are_refused() {
+    let good = Gate {
+        width: 19,
+        shift: 7,
+        groups: vec![vec![2, 0], vec![1]],
+        slope_bits: 4,
+        slopes: vec![3, 0, -5],
+        mask: SiteMask::KeepAll,
+    };
+    let with = |change: &dyn Fn(&mut Gate)| {
+        let mut gate = good.clone();
+        change(&mut gate);
+        let mut outline = super::tests::good();
+        // Slopes add their fraction bits, which the sum behind the gate has to align.
+        outline.steps[1].fraction = 6 + gate.slope_bits;
+        outline.steps[2].fraction = 6 + gate.slope_bits;
+        outline.steps[2].operation = ModelOperation::Add { shifts: vec![0, gate.slope_bits as u8] };
+        outline.steps[1].operation = ModelOperation::Gate(gate);
+        outline.check().map_err(|error| error.to_string())
+    };
+    assert_eq!(with(&|_| {}), Ok(()));
+    assert_eq!(with(&|gate| gate.mask = SiteMask::Channels(Bits::collect([true, false]))), Ok(()));
+    let cases: [(&dyn Fn(&mut Gate), &str); 10] = [
+        (&|gate| gate.groups[0] = vec![0], "channel 2 stands in 0 groups"),
+        (&|gate| gate.groups[0] = vec![2, 1], "channel 0 stands in 0 groups"),
+        (&|gate| gate.groups[1] = vec![1, 2], "channel 2 stands in 2 groups"),
+        (&|gate| gate.groups[1] = vec![1, 3], "channel 3 stands in 1 groups; each of 3 channels"),
+        (&|gate| gate.groups.push(Vec::new()), "a group has 0 channels; from 1 to 64"),
+        (&|gate| gate.groups.push(vec![0; 65]), "a group has 65 channels"),
+        (&|gate| gate.slopes = vec![1], "it has 1 slopes, expected are 3"),
+        (&|gate| gate.slope_bits = 5, "its slopes have 5 fraction bits"),
+        (
+            &|gate| gate.mask = SiteMask::Channels(Bits::collect([true; 3])),
+            "it has 3 mask bits, expected are 2",
+        ),
+        (&|gate| gate.width = 20, "ring"),
+    ];
+    for (change, expected) in cases {
+        let message = with(change).unwrap_err();
+        assert!(message.contains(expected), "{expected}: {message}");
+    }
+    let message = with(&|gate| gate.slopes.clear()).unwrap_err();
+    assert!(message.contains("4 fraction bits; with slopes at most 4, without none"), "{message}");
+}
+
+#[test]
 fn scales_must_follow_from_the_operations() {
     assert!(
         refusal(|outline| outline.steps[1].fraction = 7)

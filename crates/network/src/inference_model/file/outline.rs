@@ -10,7 +10,7 @@
 //! ```
 
 use super::super::check::{MAX_NAME_BYTES, MAX_STEPS};
-use super::super::{ImageFormat, LinearGeometry, ModelOperation, ModelOutline, ModelStep, WeightBits};
+use super::super::{Gate, ImageFormat, LinearGeometry, ModelOperation, ModelOutline, ModelStep, WeightBits};
 use super::ModelFileError;
 use crate::bytes::ByteReader;
 use crate::mask::{Bits, SiteMask};
@@ -130,6 +130,18 @@ impl Writer {
             ModelOperation::Maximum { pool, width } => {
                 self.bytes.extend([10, *width as u8]);
                 self.pool(pool);
+            }
+            ModelOperation::Gate(gate) => {
+                self.bytes.extend([11, gate.width as u8, gate.shift as u8]);
+                self.number(gate.groups.len());
+                for group in &gate.groups {
+                    self.number(group.len());
+                    group.iter().for_each(|channel| self.number(*channel));
+                }
+                self.bytes.push(gate.slope_bits as u8);
+                self.number(gate.slopes.len());
+                self.bytes.extend(gate.slopes.iter().map(|slope| *slope as u8));
+                self.mask(&gate.mask);
             }
         }
     }
@@ -307,7 +319,8 @@ impl<'a> Reader<'a> {
                 let width = u32::from(self.byte()?);
                 ModelOperation::Maximum { pool: self.pool()?, width }
             }
-            came => return Err(code("the operation of a step", came, "0 to 10")),
+            11 => ModelOperation::Gate(self.gate(shape)?),
+            came => return Err(code("the operation of a step", came, "0 to 11")),
         })
     }
 
@@ -318,14 +331,32 @@ impl<'a> Reader<'a> {
             false => None,
             true => Some(self.0.long_number()?),
         };
-        let mask = match self.byte()? {
+        Ok(ModelOperation::Activate { width, shift, ceiling, mask: self.mask(shape)? })
+    }
+
+    fn gate(&mut self, values: Shape) -> Outcome<Gate> {
+        let (width, shift) = (u32::from(self.byte()?), u32::from(self.byte()?));
+        // Each group takes bytes of its own, so that a count without groups ends at the first that is missing.
+        let mut groups = Vec::new();
+        for _ in 0..self.size()? {
+            let count = self.size()?;
+            groups.push(self.0.numbers(count)?.into_iter().map(|channel| channel as usize).collect());
+        }
+        let slope_bits = u32::from(self.byte()?);
+        let count = self.size()?;
+        let slopes = self.take(count)?.iter().map(|slope| *slope as i8).collect();
+        let mask = self.mask(values.with_channels(groups.len()))?;
+        Ok(Gate { width, shift, groups, slope_bits, slopes, mask })
+    }
+
+    fn mask(&mut self, shape: Shape) -> Outcome<SiteMask> {
+        Ok(match self.byte()? {
             0 => SiteMask::KeepAll,
             1 => SiteMask::DropAll,
             2 => SiteMask::Channels(self.bits(shape.channels as u64)?),
             3 if shape.is_sane() => SiteMask::Pixels(self.bits(shape.scalars())?),
             came => return Err(code("the kind of a mask", came, "0 to 3")),
-        };
-        Ok(ModelOperation::Activate { width, shift, ceiling, mask })
+        })
     }
 
     fn bits(&mut self, count: u64) -> Outcome<Bits> {

@@ -22,6 +22,41 @@ fn model(weight_bits: WeightBits) -> InferenceModel {
     model.with_class_names((0..5).map(|class| format!("class {class}")).collect()).unwrap()
 }
 
+/// A model with groups of several sizes, slopes and masked signs.
+fn gated_model() -> InferenceModel {
+    let spec = zoo::build("signet:signs=0+2+3,values=3,stream=4+4+6,depths=1+1+1", 16, 5).unwrap();
+    let weights = FloatWeights::random(&spec, 3);
+    let masks = spec.walk().sites().iter().enumerate().map(|(index, site)| match index % 2 {
+        0 => SiteMask::Pixels(Bits::collect((0..site.shape.scalars()).map(|scalar| scalar % 3 == 0))),
+        _ => SiteMask::Channels(Bits::collect((0..site.shape.channels).map(|channel| channel != 1))),
+    });
+    let mask = ActivationMask::new(&spec, masks.collect()).unwrap();
+    let images = [Image::random(spec.draft().input, 1)];
+    freeze(&spec, &weights, Some(&mask), &images, &FreezeOptions::default()).unwrap().0
+}
+
+#[test]
+fn gates_read_back_and_damage_is_refused() {
+    let model = gated_model();
+    assert!(model.outline().gated_value_count() > 0);
+    assert_eq!(InferenceModel::from_bytes(&model.to_bytes()).unwrap(), model);
+    let outline = model.outline().to_bytes();
+    assert_eq!(ModelOutline::from_bytes(&outline).unwrap(), *model.outline());
+    let body = &outline[..outline.len() - 32];
+    for end in 0..body.len() {
+        assert!(ModelOutline::from_bytes(&sealed(body[..end].to_vec())).is_err());
+    }
+    // Whatever a changed byte says, it is read without a panic, and what is accepted is written as it was.
+    for index in 12..body.len() {
+        let mut changed = body.to_vec();
+        changed[index] ^= 0x81;
+        let changed = sealed(changed);
+        if let Ok(other) = ModelOutline::from_bytes(&changed) {
+            assert_eq!(other.to_bytes(), changed);
+        }
+    }
+}
+
 fn sealed(mut body: Vec<u8>) -> Vec<u8> {
     let digest = blake3::hash(&body);
     body.extend(digest.as_bytes());

@@ -59,6 +59,7 @@ pub(super) fn apply(
             }
         }),
         ModelOperation::Activate { .. } => gain.to_vec(),
+        ModelOperation::Gate(_) => unreachable!("models with gates are tried out"),
     }
 }
 

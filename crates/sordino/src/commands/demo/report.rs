@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use inference::client::Answer as Learned;
-use network::cost::Cost;
+use network::cost::{Cost, SignCounts};
 use network::inference_model::ModelOutline;
 use network::zoo;
 use serde::Serialize;
@@ -17,9 +17,11 @@ use crate::report::{Table, grouped, percent};
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     model: String,
-    relus: u64,
-    /// Of the network before any was dropped.
-    relus_of: u64,
+    #[serde(flatten)]
+    signs: SignCounts,
+    /// ReLUs of the network before any was dropped, where signs are not shared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    relus_of: Option<u64>,
     images: Vec<ImageReport>,
 }
 
@@ -85,8 +87,12 @@ fn confidence(logits: &[i64], unit: f64) -> f64 {
 
 impl Report {
     pub(super) fn new(model: &str, outline: &ModelOutline, images: Vec<ImageReport>) -> Self {
-        let relus = outline.relu_count();
-        Self { model: model.to_owned(), relus, relus_of: relus_before(outline).unwrap_or(relus), images }
+        let signs = outline.sign_counts();
+        let relus_of = match signs {
+            SignCounts::Relus { relus } => Some(relus_before(outline).unwrap_or(relus)),
+            SignCounts::Shared { .. } => None,
+        };
+        Self { model: model.to_owned(), signs, relus_of, images }
     }
 
     pub(super) fn answer(&self) -> Answer {
@@ -94,8 +100,10 @@ impl Report {
     }
 
     pub(super) fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let ReluCounts { kept, of, share } = self.relu_counts();
-        writeln!(out, "{}: {kept} ReLUs of {of} ({share})\n", self.model)?;
+        let of = self
+            .relus_of
+            .map(|of| format!(" of {} ({})", grouped(of), percent(self.signs.comparisons(), of)));
+        writeln!(out, "{}: {}{}\n", self.model, self.signs, of.unwrap_or_default())?;
         self.table().write(out)?;
         writeln!(out)?;
         let count = self.images.len();
@@ -116,14 +124,6 @@ impl Report {
         )?;
         writeln!(out, "\n{NEXT}")?;
         Ok(())
-    }
-
-    fn relu_counts(&self) -> ReluCounts {
-        ReluCounts {
-            kept: grouped(self.relus),
-            of: grouped(self.relus_of),
-            share: percent(self.relus, self.relus_of),
-        }
     }
 
     fn table(&self) -> Table {
@@ -151,12 +151,6 @@ impl Report {
         }
         table
     }
-}
-
-struct ReluCounts {
-    kept: String,
-    of: String,
-    share: String,
 }
 
 /// The ReLUs of the network as named: a frozen network's name ends with what was done to it, in parentheses.
@@ -199,7 +193,8 @@ mod tests {
 
     #[test]
     fn one_answer_that_differs_is_a_negative_answer() {
-        let report = |images| Report { model: "m".into(), relus: 1, relus_of: 4, images };
+        let report =
+            |images| Report { model: "m".into(), signs: SignCounts::new(1, 0), relus_of: Some(4), images };
         assert_eq!(report(vec![image("cup", true), image("plate", true)]).answer(), Answer::Yes);
         let report = report(vec![image("cup", true), image("cup", false)]);
         assert_eq!(report.answer(), Answer::No);

@@ -7,6 +7,7 @@ use anyhow::Context;
 use client::{Cost, Rates};
 use inference::plan::{Depth, LayerTraffic, Plan, PlannedMemory, PlannedRing, Terms};
 use inference::transcript::Traffic;
+use network::cost::SignCounts;
 use network::freeze::FreezeReport;
 use network::inference_model::{InferenceModel, LinearGeometry, ModelOutline};
 use serde::Serialize;
@@ -24,7 +25,8 @@ pub(super) struct PrivateReport {
     /// Unknown for a model that was frozen before.
     convolutions_before: Option<usize>,
     convolutions_after: usize,
-    relus: u64,
+    #[serde(flatten)]
+    signs: SignCounts,
     linearized: u64,
     set_up: Phase,
     /// Of the first inference of a session.
@@ -86,7 +88,8 @@ struct Memory {
 #[derive(Serialize)]
 struct Layer {
     name: String,
-    relus: u64,
+    #[serde(flatten)]
+    signs: SignCounts,
     linearized: u64,
     offline_bytes: u64,
     online_bytes: u64,
@@ -110,7 +113,11 @@ impl PrivateReport {
         let depth = link.map_or(Depth::Four, |link| link.depth());
         let traffic = plan.traffic(depth);
         let links = link.map_or_else(|| vec![Link::LAN, Link::WAN], |link| vec![link]);
-        let layers: Vec<_> = plan.layers(depth).into_iter().map(|layer| Layer::new(layer, &plan)).collect();
+        let layers = plan.layers(depth);
+        let gated_values = layers.iter().map(|layer| layer.gated_values).sum();
+        let signs = SignCounts::new(layers.iter().map(|layer| layer.relus).sum(), gated_values);
+        let layers = layers.into_iter().map(|layer| Layer::new(layer, &plan, gated_values > 0));
+        let layers: Vec<_> = layers.collect();
         let known = KnownRates::load();
         let he = plan.rings().into_iter().map(HeLine::from);
         Ok(Self {
@@ -118,7 +125,7 @@ impl PrivateReport {
             convolutions_before: freezing.map(|freezing| freezing.convolutions_before),
             convolutions_after: freezing
                 .map_or_else(|| convolution_count(model.outline()), |freezing| freezing.convolutions_after),
-            relus: layers.iter().map(|layer| layer.relus).sum(),
+            signs,
             linearized: layers.iter().map(|layer| layer.linearized).sum(),
             truncation_bytes: layers.iter().map(|layer| layer.truncation_bytes).sum(),
             least_times: links.iter().map(|link| Times::least(link, &plan)).collect(),
@@ -173,15 +180,18 @@ impl PrivateReport {
     }
 
     fn layer_table(&self) -> Table {
-        let columns =
-            ["<layer", "ReLUs", "linearized", "offline MB", "online MB", "truncation MB", "weights MB"];
-        let mut table = Table::new(&columns);
+        let bytes = ["offline MB", "online MB", "truncation MB", "weights MB"];
+        let signs: &[&str] = match self.signs {
+            SignCounts::Relus { .. } => &["<layer", "ReLUs", "linearized"],
+            SignCounts::Shared { .. } => &["<layer", "comparisons", "gated values", "linearized"],
+        };
+        let mut table = Table::new(&[signs, &bytes].concat());
         self.layers.iter().for_each(|layer| table.row(layer.cells()));
         table.rule();
         let sum = |of: fn(&Layer) -> u64| self.layers.iter().map(of).sum();
         let total = Layer {
             name: "total".to_owned(),
-            relus: self.relus,
+            signs: self.signs,
             linearized: self.linearized,
             offline_bytes: sum(|layer| layer.offline_bytes),
             online_bytes: sum(|layer| layer.online_bytes),
@@ -227,11 +237,11 @@ impl From<PlannedRing> for HeLine {
 }
 
 impl Layer {
-    fn new(traffic: LayerTraffic, plan: &Plan) -> Self {
+    fn new(traffic: LayerTraffic, plan: &Plan, shares_signs: bool) -> Self {
         let job = plan.linear().iter().find(|job| job.step == traffic.step);
         Self {
             name: traffic.name,
-            relus: traffic.relus,
+            signs: SignCounts::within(traffic.relus, traffic.gated_values, shares_signs),
             linearized: traffic.linearized,
             offline_bytes: traffic.homomorphic + traffic.nonlinear_offline,
             online_bytes: traffic.online,
@@ -243,15 +253,15 @@ impl Layer {
     fn cells(&self) -> Vec<String> {
         let quiet = |cell: String, value: u64| if value == 0 { "-".to_owned() } else { cell };
         let bytes = |bytes: u64| quiet(megabytes(bytes), bytes);
-        vec![
-            self.name.clone(),
-            quiet(grouped(self.relus), self.relus),
-            quiet(grouped(self.linearized), self.linearized),
-            bytes(self.offline_bytes),
-            bytes(self.online_bytes),
-            bytes(self.truncation_bytes),
-            bytes(self.weight_bytes),
-        ]
+        let count = |count: u64| quiet(grouped(count), count);
+        let mut cells = vec![self.name.clone(), count(self.signs.comparisons())];
+        if let SignCounts::Shared { gated_values, .. } = self.signs {
+            cells.push(count(gated_values));
+        }
+        cells.push(count(self.linearized));
+        let sizes = [self.offline_bytes, self.online_bytes, self.truncation_bytes, self.weight_bytes];
+        cells.extend(sizes.map(bytes));
+        cells
     }
 }
 

@@ -185,6 +185,10 @@ fn step_lines(outline: &ModelOutline) -> Vec<(Place, Line)> {
                 cost.parameters = (taps + 1) * geometry.outputs() as u64;
             }
             ModelOperation::Activate { mask, .. } => cost.relus = mask.relu_count(output),
+            ModelOperation::Gate(gate) => {
+                cost.relus = gate.comparison_count(output);
+                cost.gated_values = gate.gated_value_count(output);
+            }
             ModelOperation::Maximum { .. } => cost.maxpools = output.scalars(),
             _ => {}
         }

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
+use network::cost::SignCounts;
 use network::inference_model::InferenceModel;
 use serde::Serialize;
 
@@ -14,7 +15,8 @@ use service::ByteSize;
 #[derive(Serialize)]
 pub(super) struct Report {
     network: String,
-    relus: u64,
+    #[serde(flatten)]
+    signs: SignCounts,
     clients: usize,
     images: usize,
     running: usize,
@@ -74,7 +76,7 @@ impl Report {
         let latency = |of: fn(&Visit) -> Duration| Latency::of(visits.iter().map(of));
         Self {
             network: model.outline().name.clone(),
-            relus: model.outline().relu_count(),
+            signs: model.outline().sign_counts(),
             clients: visits.len(),
             images: visits.iter().map(|visit| visit.answers.len()).sum(),
             running: arguments.running.get(),
@@ -96,12 +98,8 @@ impl Report {
     pub(super) fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         writeln!(
             out,
-            "{}: {} ReLUs, {} clients at once, {} computed for at a time, {} processors for all of them",
-            self.network,
-            grouped(self.relus),
-            self.clients,
-            self.running,
-            self.processors
+            "{}: {}, {} clients at once, {} computed for at a time, {} processors for all of them",
+            self.network, self.signs, self.clients, self.running, self.processors
         )?;
         writeln!(
             out,

@@ -7,6 +7,7 @@ use inference::client::{Answer as Learned, Client};
 use inference::connection::TlsStream;
 use inference::plan::LayerTraffic;
 use inference::transcript::{Phase, Traffic};
+use network::cost::SignCounts;
 use network::inference_model::InferenceModel;
 use results::PrivateTiming;
 use serde::Serialize;
@@ -20,7 +21,8 @@ use crate::report::{Table, grouped};
 #[derive(Serialize)]
 pub(super) struct Report {
     network: String,
-    relus: u64,
+    #[serde(flatten)]
+    signs: SignCounts,
     linearized: u64,
     offline: PhaseReport,
     online: PhaseReport,
@@ -77,7 +79,8 @@ struct Predicted {
 #[derive(Serialize)]
 struct LayerReport {
     name: String,
-    relus: u64,
+    #[serde(flatten)]
+    signs: SignCounts,
     linearized: u64,
     he_bytes: u64,
     nonlinear_offline_bytes: u64,
@@ -101,7 +104,10 @@ impl Report {
     ) -> Self {
         let plan = client.plan();
         let transcript = client.connection().transcript();
-        let layers: Vec<_> = plan.layers(client.depth()).into_iter().map(LayerReport::from).collect();
+        let signs = model.outline().sign_counts();
+        let shares_signs = signs.gated_values() > 0;
+        let layers = plan.layers(client.depth()).into_iter();
+        let layers: Vec<_> = layers.map(|layer| LayerReport::new(layer, shares_signs)).collect();
         let agreement = Agreement::of(runs);
         let phase = |phase, [wall_s, client_cpu_s]: [fn(&Run) -> f64; 2], server_cpu_s: &[f64]| PhaseReport {
             wall_s: median(runs.iter().map(wall_s)),
@@ -111,7 +117,7 @@ impl Report {
         };
         Self {
             network: model.outline().name.clone(),
-            relus: model.outline().relu_count(),
+            signs,
             linearized: layers.iter().map(|layer| layer.linearized).sum(),
             offline: phase(
                 Phase::Offline,
@@ -160,9 +166,9 @@ impl Report {
     }
 
     pub(super) fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let (relus, linearized) = (grouped(self.relus), grouped(self.linearized));
-        let Self { network, link, .. } = self;
-        writeln!(out, "{network}: {relus} ReLUs kept, {linearized} positions linearized, {link}\n")?;
+        let linearized = grouped(self.linearized);
+        let Self { network, link, signs, .. } = self;
+        writeln!(out, "{network}: {signs}, {linearized} positions linearized, {link}\n")?;
         self.phase_table().write(out)?;
         writeln!(out)?;
         if self.batch > 1 {
@@ -287,11 +293,11 @@ impl Predicted {
     }
 }
 
-impl From<LayerTraffic> for LayerReport {
-    fn from(layer: LayerTraffic) -> Self {
+impl LayerReport {
+    fn new(layer: LayerTraffic, shares_signs: bool) -> Self {
         Self {
+            signs: SignCounts::within(layer.relus, layer.gated_values, shares_signs),
             name: layer.name,
-            relus: layer.relus,
             linearized: layer.linearized,
             he_bytes: layer.homomorphic,
             nonlinear_offline_bytes: layer.nonlinear_offline,

@@ -8,7 +8,7 @@ use network::inference_model::InferenceModel;
 use serde::Serialize;
 
 use super::{Arguments, Right, Visit};
-use crate::report::{Table, grouped};
+use crate::report::Table;
 use service::ByteSize;
 
 /// What `--json` prints.

@@ -36,7 +36,7 @@ use sordino_inference::setup::session_id;
 use sordino_inference::transcript::{Kind, Phase};
 
 use support::statistics::{FEW, LIMIT, histogram_score, repetition_score, serial_score, two_sample_score};
-use support::{Fault, Framed, Session, Wire, run, served_with, tiny_model};
+use support::{Fault, Framed, Session, Wire, run, served_with, sign_sharing_model, tiny_model};
 
 /// Inferences of each session. Their messages are compared with each other, too.
 const INFERENCES: usize = 8;
@@ -165,6 +165,13 @@ fn plan_of(outline: &ModelOutline, terms: Terms) -> Plan {
 }
 
 /// Gates, and circuits.
+/// Both roundings of ReLUs, and shared signs, which round by shares in either.
+fn cases() -> Vec<(InferenceModel, Terms)> {
+    let by_shares = Terms { reveal: Reveal::Logits, relus: ReluRounding::Stochastic };
+    let relus = both_terms().map(|terms| (tiny_model(), terms));
+    relus.into_iter().chain([(sign_sharing_model(), by_shares)]).collect()
+}
+
 fn both_terms() -> [Terms; 2] {
     [ReluRounding::Stochastic, ReluRounding::Nearest].map(|relus| Terms { reveal: Reveal::Logits, relus })
 }
@@ -352,11 +359,10 @@ fn simulated_session(model: &InferenceModel, image: &Image, terms: Terms) -> Vec
 
 #[test]
 fn servers_with_extreme_weights_look_like_a_simulator_without_weights() {
-    both_terms().into_iter().for_each(compare_servers);
+    cases().iter().for_each(|(model, terms)| compare_servers(model, *terms));
 }
 
-fn compare_servers(terms: Terms) {
-    let model = tiny_model();
+fn compare_servers(model: &InferenceModel, terms: Terms) {
     let outline = model.outline();
     let (plan, image) = (plan_of(outline, terms), Image::random(outline.input, 5));
     let models = [zero_weights(outline), extreme_weights(outline)];
@@ -374,7 +380,7 @@ fn compare_servers(terms: Terms) {
         }
         recording
     });
-    let simulated = Recording::cut(&plan, false, &simulated_session(&model, &image, terms));
+    let simulated = Recording::cut(&plan, false, &simulated_session(model, &image, terms));
     for recording in real.iter().chain([&simulated]) {
         assert_eq!(recording.alarms(), [""; 0]);
     }
@@ -385,15 +391,14 @@ fn compare_servers(terms: Terms) {
 
 #[test]
 fn clients_with_a_black_and_a_white_image_look_like_uniform_bytes() {
-    both_terms().into_iter().for_each(compare_clients);
+    cases().iter().for_each(|(model, terms)| compare_clients(model, *terms));
 }
 
-fn compare_clients(terms: Terms) {
-    let model = tiny_model();
+fn compare_clients(model: &InferenceModel, terms: Terms) {
     let outline = model.outline();
     let plan = plan_of(outline, terms);
     let [black, white] = [0, 255].map(|pixel| {
-        let session = session(&model, &flat_image(outline, pixel), terms);
+        let session = session(model, &flat_image(outline, pixel), terms);
         Recording::cut(&plan, true, &session.up)
     });
     let mut generator = Seed::from_system().unwrap().generator();
@@ -442,12 +447,11 @@ fn said(plan: &Plan, mut stream: &[u8]) -> Vec<(PlannedMessage, Vec<u8>)> {
 /// stop alike.
 #[test]
 fn a_server_that_deviates_in_any_message_sees_nothing_of_the_image() {
-    both_terms().into_iter().for_each(deviate_in_each_message);
+    cases().iter().for_each(|(model, terms)| deviate_in_each_message(model, *terms));
 }
 
-fn deviate_in_each_message(terms: Terms) {
-    let model = tiny_model();
-    let (outline, served) = (model.outline(), served_with(&model, terms));
+fn deviate_in_each_message(model: &InferenceModel, terms: Terms) {
+    let (outline, served) = (model.outline(), served_with(model, terms));
     let plan = plan_of(outline, terms);
     let mut heard: [HashMap<usize, Vec<Vec<u8>>>; 2] = Default::default();
     let (mut stopped, mut finished) = (0, 0);

@@ -132,7 +132,7 @@ fn a_typo_gets_the_nearest_name() {
 
 #[test]
 fn refusals_say_what_was_expected() {
-    let cases: [(&[&str], &str); 18] = [
+    let cases: [(&[&str], &str); 17] = [
         (&["inspect", "resnet18", "--cull", "5"], "stages 1 to 4"),
         (&["inspect", "resnet18", "--cull", "2", "--thin", "2"], "both culled and thinned"),
         (&["inspect", "resnet18", "--width", "nan"], "above 0"),
@@ -148,7 +148,6 @@ fn refusals_say_what_was_expected() {
         (&["inspect", "resnet6", "--reuse", "4"], "no ReLU layer that could be reused"),
         (&["inspect", "darts", "--reuse", "4"], "cannot reuse ReLUs"),
         (&["inspect", "signet", "--reuse", "4"], "shares signs between channels"),
-        (&["inspect", "signet", "--private"], "shared signs cannot be frozen yet"),
         (&["inspect", "resnet18:m=30", "--reuse", "4", "--reuse-scope", "all"], "the stem has 30 channels"),
         (&["inspect", "resnet18", "--mask", "/dev/zero"], "too many for a mask of resnet18"),
     ];
@@ -339,4 +338,19 @@ fn the_cpu_ceiling_shows_in_the_doctor() {
         .output();
     let report: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
     assert!(report["features"].as_array().unwrap().iter().all(|feature| feature["enabled"] == false));
+}
+
+#[test]
+fn shared_signs_in_private_are_counted_as_comparisons_and_gated_values() {
+    let name = "signet:signs=0+2+4,stream=4+8+8,depths=1+1+1";
+    let report = json(&["inspect", name, "--private", "--json"]);
+    let comparisons = 2 * 256 + 4 * 64;
+    let private = &report["private"];
+    assert_eq!(private["comparisons"], comparisons);
+    assert_eq!(private.get("relus"), None);
+    assert_eq!(private["gated_values"], 3 * comparisons);
+    let layers = private["layers"].as_array().unwrap();
+    assert!(layers.iter().all(|layer| layer.get("relus").is_none() && layer["gated_values"].is_u64()));
+    let text = stdout(&["inspect", name, "--private"]);
+    assert!(text.contains("comparisons  gated values") && !text.contains("ReLUs  linearized"), "{text}");
 }

@@ -183,7 +183,7 @@ mod with_the_trainer {
 
     /// On the synthetic shapes, with merged branches to be; the run says what it compares and gates, and is no model yet.
     #[test]
-    fn a_network_with_shared_signs_learns_and_is_not_frozen_yet() {
+    fn a_network_with_shared_signs_learns_and_is_frozen() {
         let scratch = Scratch::new("signs");
         let name = "\"signet:signs=0+2+4,values=4,stream=4+8+8,depths=1+1+1,branches=yes\"";
         let text = SHORT.replace("\"hrn-2x5x3x:m=2\"\nthin = [1, 2]", name);
@@ -199,8 +199,10 @@ mod with_the_trainer {
         assert!(losses.len() == 4 && losses[3] < losses[0], "{losses:?}");
         let text = json_free(&["evaluate", &scratch.at("run"), "--device", "cpu"]);
         assert!(text.contains("192 comparisons and 576 gated values"), "{text}");
-        let text = refusal(&["freeze", &scratch.at("run"), "-o", &scratch.at("m.sordino")]);
-        assert!(text.contains("shared signs cannot be frozen yet"), "{text}");
+        let frozen = json(&["freeze", &scratch.at("run"), "-o", &scratch.at("m.sordino"), "--json"]);
+        assert_eq!(frozen["comparisons"], comparisons);
+        assert_eq!(frozen["gated_values"], 3 * comparisons);
+        assert_eq!((frozen.get("relus"), &frozen["overflow_count"]), (None, &0.into()));
     }
 
     /// Two students of one teacher, with other networks, rates, losses and averages: their bits are those of lonely runs.

@@ -40,6 +40,19 @@ pub(crate) fn tiny_model() -> InferenceModel {
     freeze(&spec, &weights, Some(&mask), &images, &FreezeOptions::default()).unwrap().0
 }
 
+/// Shared signs with slopes, some of which are not computed.
+pub(crate) fn sign_sharing_model() -> InferenceModel {
+    let spec = zoo::build("signet:signs=0+8+8,values=3,stream=8+8+8,depths=1+1+1", 16, 10).unwrap();
+    let masks = spec.walk().sites().iter().enumerate().map(|(index, site)| match index {
+        0 => SiteMask::Pixels(Bits::collect((0..site.shape.scalars()).map(|place| place % 4 > 0))),
+        _ => SiteMask::KeepAll,
+    });
+    let mask = ActivationMask::new(&spec, masks.collect()).unwrap();
+    let weights = FloatWeights::random(&spec, 1);
+    let images: Vec<_> = (0..2).map(|number| Image::random(spec.draft().input, number)).collect();
+    freeze(&spec, &weights, Some(&mask), &images, &FreezeOptions::default()).unwrap().0
+}
+
 /// Where a stream goes wrong, counted in bytes that its owner reads.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {

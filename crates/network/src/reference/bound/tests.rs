@@ -182,3 +182,30 @@ impl Coins for OneSided {
         TrialShares { seed: self.0, relus: ReluRounding::Nearest }.linear_error(value, scalar)
     }
 }
+
+/// Where signs are shared the deviation is measured: private runs stay within it, and it is small enough to tell images apart.
+#[test]
+fn shared_signs_stay_within_what_trials_allow() {
+    for (name, seed) in [
+        ("signet:signs=0+2+4,stream=4+8+16,depths=1+1+1", 1),
+        ("signet:signs=4+2,values=2,stream=8+8,depths=2+1,slopes=no", 2),
+    ] {
+        let spec = zoo::build(name, 16, 10).unwrap();
+        let whole = frozen(&spec, None);
+        let some = masked(&spec, |shape, stream| {
+            let bits = (0..shape.scalars()).map(|_| stream.byte() & 3 > 0).collect::<Vec<_>>();
+            SiteMask::Pixels(Bits::collect(bits))
+        });
+        for model in [whole, some] {
+            for number in 0..20 {
+                let image = Image::random(model.outline().input, 1000 + number);
+                let relus = [ReluRounding::Nearest, ReluRounding::Stochastic][number as usize % 2];
+                let coins = TrialShares { seed: 100 * seed + number, relus };
+                let private = reference::run_with(&model, &image, &coins).unwrap();
+                assert!(allows(&model, &image, &private, relus).unwrap(), "{name} {number}");
+                let other = Image::random(model.outline().input, 2000 + number);
+                assert!(!allows(&model, &other, &private, relus).unwrap(), "{name} {number}");
+            }
+        }
+    }
+}

@@ -23,7 +23,7 @@ use sordino_inference::server::{ServedModel, Server, StoredServer, WeightMemory}
 use sordino_inference::stored::StoredError;
 use sordino_inference::verify::ProtocolCoins;
 
-use support::{Wire, served, tiny_model};
+use support::{Wire, served, sign_sharing_model, tiny_model};
 
 type Bytes = Secret<Vec<u8>>;
 
@@ -69,16 +69,17 @@ fn revive(served: &Arc<ServedModel>, halves: Vec<(Bytes, Bytes)>, images: &[Imag
 
 #[test]
 fn material_revived_over_another_connection_gives_the_reference_bit_for_bit() {
-    let model = tiny_model();
-    let (client, server, coins) = kept(&model, &served(&model));
-    // A model that is loaded anew, as after a restart.
-    let served = served(&model);
-    let plan = served.plan();
-    assert_eq!(client.expose().len(), plan.stored_client_bytes());
-    assert_eq!(server.expose().len(), plan.stored_server_bytes());
-    let image = Image::random(model.outline().input, 5);
-    let answers = revive(&served, vec![(client, server)], std::slice::from_ref(&image));
-    assert_eq!(answers, [Answer::Logits(reference::run_with(&model, &image, &coins).unwrap())]);
+    for model in [tiny_model(), sign_sharing_model()] {
+        let (client, server, coins) = kept(&model, &served(&model));
+        // A model that is loaded anew, as after a restart.
+        let served = served(&model);
+        let plan = served.plan();
+        assert_eq!(client.expose().len(), plan.stored_client_bytes());
+        assert_eq!(server.expose().len(), plan.stored_server_bytes());
+        let image = Image::random(model.outline().input, 5);
+        let answers = revive(&served, vec![(client, server)], std::slice::from_ref(&image));
+        assert_eq!(answers, [Answer::Logits(reference::run_with(&model, &image, &coins).unwrap())]);
+    }
 }
 
 #[test]
@@ -109,28 +110,30 @@ fn what_is_stored_does_not_give_the_rest_of_the_inference_away() {
 
 #[test]
 fn a_batch_may_mix_material_of_several_sessions() {
-    let model = tiny_model();
-    let served = served(&model);
-    let images: Vec<_> = (0..3).map(|number| Image::random(model.outline().input, 30 + number)).collect();
-    let (mut halves, mut expected) = (Vec::new(), Vec::new());
-    for image in &images {
-        let (client, server, coins) = kept(&model, &served);
-        expected.push(Answer::Logits(reference::run_with(&model, image, &coins).unwrap()));
-        halves.push((client, server));
+    for model in [tiny_model(), sign_sharing_model()] {
+        let served = served(&model);
+        let images: Vec<_> = (0..3).map(|number| Image::random(model.outline().input, 30 + number)).collect();
+        let (mut halves, mut expected) = (Vec::new(), Vec::new());
+        for image in &images {
+            let (client, server, coins) = kept(&model, &served);
+            expected.push(Answer::Logits(reference::run_with(&model, image, &coins).unwrap()));
+            halves.push((client, server));
+        }
+        assert_eq!(revive(&served, halves, &images), expected);
     }
-    assert_eq!(revive(&served, halves, &images), expected);
 }
 
 #[test]
 fn the_class_alone_can_be_kept_too() {
-    let model = tiny_model();
-    let served = Arc::new(ServedModel::new(&model, Reveal::Class, WeightMemory::Everything).unwrap());
-    let (client, server, coins) = kept(&model, &served);
-    let image = Image::random(model.outline().input, 6);
-    let answers = revive(&served, vec![(client, server)], std::slice::from_ref(&image));
-    let logits = reference::run_with(&model, &image, &coins).unwrap();
-    // The circuit compares unrounded logits; rounded ones may tie.
-    assert!(logits[answers[0].class()] + 1 >= *logits.iter().max().unwrap());
+    for model in [tiny_model(), sign_sharing_model()] {
+        let served = Arc::new(ServedModel::new(&model, Reveal::Class, WeightMemory::Everything).unwrap());
+        let (client, server, coins) = kept(&model, &served);
+        let image = Image::random(model.outline().input, 6);
+        let answers = revive(&served, vec![(client, server)], std::slice::from_ref(&image));
+        let logits = reference::run_with(&model, &image, &coins).unwrap();
+        // The circuit compares unrounded logits; rounded ones may tie.
+        assert!(logits[answers[0].class()] + 1 >= *logits.iter().max().unwrap());
+    }
 }
 
 #[test]

@@ -8,6 +8,9 @@
 //! stream i ─┬─ 3x3 ─ norm ─ signs x values ─ 3x3 ─ norm ─┬─ stream o
 //!           └─ average 2x2 ─ 1x1 ─ norm ────────────────┘
 //! ```
+//!
+//! A culled first stage is a run of linear layers, and such a run is one linear layer. A stem with a wider filter and a stride
+//! (`stem-filter=5,stem-stride=2`, three stages) takes its place at a fraction of the bytes, and a round trip less.
 
 use super::name::Name;
 use super::{Parts, ZooError};
@@ -26,6 +29,8 @@ struct Signet {
     shortcut: Shortcut,
     branches: bool,
     stem_relu: bool,
+    stem_filter: usize,
+    stem_stride: usize,
 }
 
 /// How a shortcut halves the map.
@@ -48,7 +53,8 @@ pub(super) fn build(name: &mut Name) -> Result<Parts, ZooError> {
         }
         stages.push(blocks);
     }
-    let mut stem = vec![Layer::Conv(Conv::new(signet.streams[0], 3)), Layer::BatchNorm];
+    let stem = Conv::new(signet.streams[0], signet.stem_filter).stride(signet.stem_stride);
+    let mut stem = vec![Layer::Conv(stem), Layer::BatchNorm];
     stem.extend(signet.stem_relu.then(|| signet.activation(1)));
     Ok(Parts::pooled(stem, stages))
 }
@@ -79,6 +85,8 @@ impl Signet {
                 .choice("shortcut", &[("average", Shortcut::Average), ("strided", Shortcut::Strided)])?,
             branches: name.choice("branches", &[("no", false), ("yes", true)])?,
             stem_relu: name.choice("stem-relu", &[("no", false), ("yes", true)])?,
+            stem_filter: name.choice("stem-filter", &[("3", 3), ("5", 5), ("7", 7)])?,
+            stem_stride: name.choice("stem-stride", &[("1", 1), ("2", 2)])?,
             signs,
             values_per_sign,
             streams,
@@ -193,6 +201,14 @@ mod tests {
     }
 
     #[test]
+    fn a_strided_stem_takes_the_place_of_a_culled_stage() {
+        let whole = cost("signet:signs=0+8+40+120");
+        let lean = cost("signet:signs=8+40+120,stream=64+256+512,stem-filter=5,stem-stride=2");
+        assert_eq!((lean.relus, lean.gated_values), (whole.relus, whole.gated_values));
+        assert!(lean.macs < whole.macs);
+    }
+
+    #[test]
     fn a_full_stage_compares_on_its_sums_too() {
         let thinned = cost("signet");
         let full = cost("signet:full=3+4");
@@ -212,6 +228,7 @@ mod tests {
             ("signet:full=5", "stages that have signs"),
             ("signet:signs=x", "numbers up to 65536 joined by +"),
             ("signet:slopes=maybe", "yes or no"),
+            ("signet:stem-filter=4", "3 or 5 or 7"),
         ] {
             let error = zoo::build(name, 32, 100).unwrap_err().to_string();
             assert!(error.contains(expected), "{name}: {error}");

@@ -7,6 +7,8 @@
 //! Where channels share signs, a comparison is what the papers call a ReLU, and the values that follow another channel's
 //! sign are counted apart as gated values. Such a network is never described by its comparisons alone.
 
+mod counts;
+
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
@@ -18,6 +20,8 @@ use crate::shape::Shape;
 use crate::spec::NetworkSpec;
 use crate::spec::{Grouping, SharedSigns};
 use crate::walk::{Operation, Part, Place, Step, Walk};
+
+pub use counts::Counts;
 
 /// The price of an operation, a block, a stage or a network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -135,6 +139,11 @@ impl Cost {
             true => CostFigures::SharedSigns { comparisons: relus, gated_values, maxpools, macs, parameters },
             false => CostFigures::Relus(self),
         }
+    }
+
+    /// What it compares and gates.
+    pub fn counts(self) -> Counts {
+        self.into()
     }
 
     /// Whether values follow the signs of other channels.

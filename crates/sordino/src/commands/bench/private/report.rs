@@ -5,11 +5,13 @@ use std::io::Write;
 use client::Cost;
 use inference::client::{Answer as Learned, Client};
 use inference::connection::TlsStream;
+use inference::connection::frame::PROTOCOL_VERSION;
 use inference::plan::LayerTraffic;
 use inference::transcript::{Phase, Traffic};
 use network::inference_model::InferenceModel;
 use results::PrivateTiming;
 use serde::Serialize;
+use service::settings::ReluMode;
 
 use super::{Arguments, Outcome, Run};
 use crate::commands::bench::party::{Measured, peak_memory, work};
@@ -35,6 +37,9 @@ pub(super) struct Report {
     logit_range: Option<i64>,
     server_ready_s: f64,
     he: Vec<String>,
+    protocol_version: u16,
+    exact_relus: bool,
+    class_only: bool,
     threads: usize,
     link: String,
     cpu: Option<String>,
@@ -134,6 +139,9 @@ impl Report {
             logit_range: agreement.logit_range,
             server_ready_s: server.ready_s,
             he: plan.rings().iter().map(ToString::to_string).collect(),
+            protocol_version: PROTOCOL_VERSION,
+            exact_relus: arguments.relu == ReluMode::Exact,
+            class_only: arguments.class_only,
             threads: arguments.threads.get(),
             link: arguments.link.to_string(),
             cpu: crate::commands::doctor::processor(),
@@ -145,12 +153,20 @@ impl Report {
     /// What a result's record keeps of it.
     pub(super) fn timing(&self, digest: String) -> PrivateTiming {
         let bytes = |phase: &PhaseReport| phase.traffic.bytes_up + phase.traffic.bytes_down;
+        // What first and further images take is known one by one only as planned, so the plan must have been right.
+        let as_planned =
+            |planned: u64| (bytes(&self.offline) == self.predicted.offline_bytes).then_some(planned);
         PrivateTiming {
             online_s: self.online.wall_s,
             offline_s: self.offline.wall_s,
             online_bytes: bytes(&self.online),
             offline_bytes: bytes(&self.offline),
+            first_offline_bytes: as_planned(self.predicted.first_offline_bytes),
+            further_offline_bytes: as_planned(self.predicted.later_offline_bytes),
             rounds: self.online.traffic.rounds,
+            protocol_version: Some(self.protocol_version),
+            exact_relus: self.exact_relus,
+            class_only: self.class_only,
             link: self.link.clone(),
             threads: self.threads,
             processor: self.cpu.clone().unwrap_or_else(|| "unknown processor".to_owned()),

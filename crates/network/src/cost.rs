@@ -7,6 +7,8 @@
 //! Where channels share signs, a comparison is what the papers call a ReLU, and the values that follow another channel's
 //! sign are counted apart as gated values. Such a network is never described by its comparisons alone.
 
+mod counts;
+
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
@@ -17,8 +19,9 @@ use crate::mask::SiteMask;
 use crate::shape::Shape;
 use crate::spec::NetworkSpec;
 use crate::spec::{Grouping, SharedSigns};
-use crate::text::grouped;
 use crate::walk::{Operation, Part, Place, Step, Walk};
+
+pub use counts::{Counts, LineCounts};
 
 /// The price of an operation, a block, a stage or a network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -138,75 +141,14 @@ impl Cost {
         }
     }
 
+    /// What it compares and gates.
+    pub fn counts(self) -> Counts {
+        self.into()
+    }
+
     /// Whether values follow the signs of other channels.
     pub fn shares_signs(self) -> bool {
         self.gated_values > 0
-    }
-}
-
-/// How many signs are compared, and how many values follow another one's. In JSON `relus`, or where signs are shared
-/// `comparisons` and `gated_values`, and nothing called ReLUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(untagged)]
-pub enum SignCounts {
-    /// Every sign decides over one value.
-    Relus {
-        /// How many are kept.
-        relus: u64,
-    },
-    /// Some decide over several.
-    Shared {
-        /// Signs that are computed.
-        comparisons: u64,
-        /// Values that follow another one's sign.
-        gated_values: u64,
-    },
-}
-
-impl SignCounts {
-    /// Of a whole network.
-    pub const fn new(comparisons: u64, gated_values: u64) -> Self {
-        Self::within(comparisons, gated_values, gated_values > 0)
-    }
-
-    /// Of a part of a network that shares signs somewhere, or nowhere.
-    pub const fn within(comparisons: u64, gated_values: u64, shares_signs: bool) -> Self {
-        match shares_signs {
-            true => Self::Shared { comparisons, gated_values },
-            false => Self::Relus { relus: comparisons },
-        }
-    }
-
-    /// Signs that are computed.
-    pub const fn comparisons(self) -> u64 {
-        match self {
-            Self::Relus { relus } => relus,
-            Self::Shared { comparisons, .. } => comparisons,
-        }
-    }
-
-    /// Values that follow another one's sign.
-    pub const fn gated_values(self) -> u64 {
-        match self {
-            Self::Relus { .. } => 0,
-            Self::Shared { gated_values, .. } => gated_values,
-        }
-    }
-}
-
-impl std::fmt::Display for SignCounts {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match *self {
-            Self::Relus { relus } => write!(formatter, "{} ReLUs", grouped(relus)),
-            Self::Shared { comparisons, gated_values } => {
-                write!(
-                    formatter,
-                    "{} comparisons, {} gated values",
-                    grouped(comparisons),
-                    grouped(gated_values)
-                )
-            }
-        }
     }
 }
 

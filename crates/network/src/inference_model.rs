@@ -18,7 +18,7 @@ mod gate;
 mod schedule;
 mod tolerance;
 
-use crate::cost::SignCounts;
+use crate::cost::Counts;
 use crate::mask::SiteMask;
 use crate::shape::Shape;
 use crate::spec::Pool;
@@ -354,9 +354,9 @@ impl ModelOutline {
         self.steps.iter().map(count).sum()
     }
 
-    /// Both counts together, to be written.
-    pub fn sign_counts(&self) -> SignCounts {
-        SignCounts::new(self.relu_count(), self.gated_value_count())
+    /// What it compares and gates.
+    pub fn counts(&self) -> Counts {
+        Counts { comparisons: self.relu_count(), gated_values: self.gated_value_count() }
     }
 
     /// How many values follow the signs of others.

@@ -6,6 +6,7 @@
 //! | thin | [`thin_stage`] | DeepReDuce 3.2: every other ReLU layer of a stage goes |
 //! | reshape | [`scale_channels`], [`scale_resolution`], [`keep_first_block`] | DeepReDuce 3.3, Tables 4 and 5 |
 //! | reuse | [`reuse_relus`] | DeepReShape 4 and appendix G: ReLUs on a fraction of the channels |
+//! | regroup | [`regroup_signs`] | ours: other channels share signs |
 //! | several of these, in order | [`Reduction`] | all of the above |
 //! | the whole pipeline | [`deepreduce_networks`] | DeepReDuce 3.5: 5(D-1) networks |
 //!
@@ -14,6 +15,7 @@
 mod deepreduce;
 mod drop;
 mod reduction;
+mod regroup;
 mod reshape;
 mod reuse;
 
@@ -23,6 +25,7 @@ use crate::walk::{Place, StageIndex};
 pub use deepreduce::{Candidate, Enumeration, deepreduce_networks};
 pub use drop::{ThinChoice, cull_stage, drop_stem_relus, thin_stage};
 pub use reduction::{Reduction, StemRule};
+pub use regroup::{regroup_signs, shared_signs};
 pub use reshape::{keep_first_block, scale_channels, scale_resolution};
 pub use reuse::{Reuse, ReuseLayout, ReuseScope, reuse_relus};
 
@@ -77,6 +80,16 @@ pub enum TransformError {
     SharedSigns {
         /// The network.
         network: String,
+    },
+    /// Other activations than there are.
+    #[error("{network} has {expected} activations with shared signs, and {came} groupings came")]
+    Groupings {
+        /// The network.
+        network: String,
+        /// How many it has.
+        expected: usize,
+        /// How many came.
+        came: usize,
     },
     /// A stage that is to be culled and thinned.
     #[error("stage {stage} cannot be both culled and thinned: culling leaves no ReLU to thin")]

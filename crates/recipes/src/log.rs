@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use network::cost::Counts;
 use serde::{Deserialize, Serialize};
 
 use crate::file::{FileError, read_text, write_whole};
@@ -32,11 +33,9 @@ pub struct Start {
     pub title: String,
     /// The network, reduced.
     pub network: String,
-    /// Its ReLUs, after masking; comparisons, where channels share signs.
-    pub relus: u64,
-    /// Values that follow another channel's sign.
-    #[serde(default, skip_serializing_if = "network::cost::is_zero")]
-    pub gated_values: u64,
+    /// Its ReLUs, after masking; comparisons and gated values, where channels share signs.
+    #[serde(flatten)]
+    pub counts: Counts,
     /// Its weights.
     pub parameters: u64,
     /// The data.

@@ -1,27 +1,31 @@
-//! Fewer ReLUs for the accuracy: what the papers' three methods do for a network, data and a budget.
+//! Fewer comparisons for the accuracy: what the papers' three methods, and shared signs, do for a network, data and a budget.
 //!
 //! ```text
-//! candidates  DeepReDuce: criticality by training; cull, thin, reshape (section 3)
-//! penalty     SNL: how strongly keep scores are pushed to zero (section 3)
-//! settle      SNL: from keep scores to an exact mask
-//! hybrenet    DeepReShape: HybReNets for a budget, ReLU-reuse below (section 4, Algorithm 2)
-//! budget      how many ReLUs may stay
-//! section     what a recipe says about all that
-//! planned     one network to train: a name and what is done to it
-//! preview     what a recipe would train; refuses what cannot be done before anything is trained
-//! sweep       many recipes as one resumable job
+//! candidates    DeepReDuce: criticality by training; cull, thin, reshape (section 3)
+//! penalty       SNL: how strongly keep scores are pushed to zero (section 3)
+//! settle        SNL: from keep scores to an exact mask
+//! hybrenet      DeepReShape: HybReNets for a budget, ReLU-reuse below (section 4, Algorithm 2)
+//! shared_signs  ours: widths, signs and values a sign for a budget of comparisons
+//! grouping      which channels share a sign
+//! budget        how many ReLUs may stay
+//! section       what a recipe says about all that
+//! planned       one network to train: a name and what is done to it
+//! preview       what a recipe would train; refuses what cannot be done before anything is trained
+//! sweep         many recipes as one resumable job
 //! ```
 //!
 //! What is decided here needs no tensors and is tested without any.
 
 mod budget;
 pub mod candidates;
+mod grouping;
 pub mod hybrenet;
 mod penalty;
 mod planned;
 mod preview;
 mod section;
 mod settle;
+pub mod shared_signs;
 mod sweep;
 
 use std::path::PathBuf;
@@ -33,10 +37,11 @@ use network::zoo::ZooError;
 use crate::recipe::NetworkSectionError;
 
 pub use budget::{BudgetError, ReluBudget};
+pub use grouping::{GroupingRule, groups_by_agreement, random_groups};
 pub use penalty::{Penalty, PenaltySchedule};
 pub use planned::PlannedNetwork;
 pub use preview::{Preview, preview};
-pub use section::{DeepReduceSection, DeepReshapeSection, OptimizeSection, SnlSection};
+pub use section::{DeepReduceSection, DeepReshapeSection, OptimizeSection, SharedSignsSection, SnlSection};
 pub use settle::{Granularity, KeepScores, MAX_MOVED, SettleError, Settled, THRESHOLD};
 pub use sweep::{Sweep, SweepError, SweepRun};
 
@@ -82,6 +87,14 @@ pub enum OptimizeError {
     AlreadyReduced {
         /// The method.
         method: &'static str,
+    },
+    /// No network that shared signs are placed on.
+    #[error("{network} cannot share signs for a budget: {reason}")]
+    NoSignet {
+        /// The network.
+        network: String,
+        /// Why.
+        reason: String,
     },
     /// No HybReNets for these depths.
     #[error("there are no HybReNets on the depths of {network}: {reason}")]

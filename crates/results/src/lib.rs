@@ -6,7 +6,7 @@
 //! front        the results no other beats
 //! report       logs as one HTML page with curves
 //! reproduce    the papers' tables and figures as recipes, with what they print and what we measured
-//! pareto       results as one HTML page: accuracy against ReLUs and measured latency, beside the papers' points
+//! pareto       results as one HTML page: accuracy against comparisons, measured time and bytes, beside the papers' points
 //! ```
 
 mod front;
@@ -18,5 +18,5 @@ pub mod report;
 pub mod reproduce;
 
 pub use front::ParetoFront;
-pub use record::{FrozenModel, PrivateTiming, ResultRecord, percent};
+pub use record::{Compared, FrozenModel, PrivateTiming, ResultRecord, Setting, percent};
 pub use record_file::{RECIPE, RECORD, RECORDS, RecordError, RecordFile, RunRecord, collect};

@@ -1,8 +1,10 @@
-//! Results as one HTML page: accuracy against ReLUs and against measured latency, beside the papers' points.
+//! Results as one HTML page: accuracy against comparisons, measured online time and bytes in all, beside the papers' points.
 //!
 //! ```text
-//! records and checkpoints -> points, by data set and images -> the front of each -> page
+//! records and checkpoints -> points, by data set and images -> the fronts of each -> page
+//! fronts    who is beaten; measurements only by others of the same setting and version of the protocol
 //! detail    layers before and after, and masks (SNL Fig. 4), from a run's checkpoint or a record's recipe and mask
+//! charts    accuracy against what users pay
 //! scatter   points over a logarithmic axis
 //! picture   bars and masks
 //! page      the page: self-contained, light and dark, sortable with a few lines of script, complete without it
@@ -10,7 +12,9 @@
 //!
 //! Every figure on the page is a record's, a checkpoint's or a paper's printed one. What was not measured says so.
 
+mod charts;
 mod detail;
+mod fronts;
 mod page;
 mod picture;
 mod scatter;
@@ -20,9 +24,11 @@ use recipes::checkpoint::CheckpointError;
 use recipes::data::DataKind;
 use serde::Serialize;
 
-use crate::{ParetoFront, ResultRecord, RunRecord};
+use crate::reproduce::{self, PublishedPoint};
+use crate::{ResultRecord, RunRecord};
 
 pub use detail::{Detail, LayerRelus, MaskPicture};
+pub use fronts::PrivateFront;
 pub use page::page;
 
 /// One result.
@@ -30,8 +36,11 @@ pub use page::page;
 pub struct Point {
     /// Its number on the page, from 1.
     pub number: usize,
-    /// Whether no other has at most its ReLUs and at least its accuracy, and one of the two better.
+    /// Whether no other has at most its comparisons and at least its accuracy, and one of the two better.
     pub on_front: bool,
+    /// The same for each of its measurements, in their order, among those of the same setting.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub private_fronts: Vec<PrivateFront>,
     /// What it is.
     #[serde(flatten)]
     pub record: ResultRecord,
@@ -47,7 +56,7 @@ pub struct Group {
     pub data: DataKind,
     /// `test` or `held-out`.
     pub on: String,
-    /// Fewest ReLUs first.
+    /// Fewest comparisons first.
     pub points: Vec<Point>,
 }
 
@@ -56,9 +65,14 @@ impl Group {
     pub fn title(&self) -> String {
         format!("{}, {} images", self.data.name(), self.on)
     }
+
+    /// What the papers print for the same images: accuracies on test images.
+    pub fn papers(&self) -> Vec<PublishedPoint> {
+        if self.on == "test" { reproduce::published(self.data) } else { Vec::new() }
+    }
 }
 
-/// Sorts results into groups and finds the front of each. A result that is given twice counts once.
+/// Sorts results into groups and finds the fronts of each. A result that is given twice counts once.
 ///
 /// # Errors
 /// When a checkpoint that is there cannot be used.
@@ -71,7 +85,7 @@ pub fn groups(found: Vec<RunRecord>) -> Result<Vec<Group>, CheckpointError> {
     }
     seen.sort_by(|a, b| {
         let by_accuracy = b.record.accuracy().0.total_cmp(&a.record.accuracy().0);
-        a.record.relus.cmp(&b.record.relus).then(by_accuracy)
+        a.record.comparisons().cmp(&b.record.comparisons()).then(by_accuracy)
     });
     let mut groups: Vec<Group> = Vec::new();
     for (number, RunRecord { record, checkpoint, mask }) in (1..).zip(seen) {
@@ -80,7 +94,7 @@ pub fn groups(found: Vec<RunRecord>) -> Result<Vec<Group>, CheckpointError> {
             None => Detail::of_recipe(&record.recipe, mask.as_deref())?,
         };
         // Whatever lies where the record says, it is of this result or of none.
-        let is_its_own = |detail: &Detail| detail.relus() == record.relus;
+        let is_its_own = |detail: &Detail| detail.relus() == record.comparisons();
         let detail = detail.filter(is_its_own);
         let (data, on) = (record.recipe.data.set, record.accuracy().1.to_owned());
         let place = groups.iter().position(|group| (group.data, &group.on) == (data, &on));
@@ -88,20 +102,16 @@ pub fn groups(found: Vec<RunRecord>) -> Result<Vec<Group>, CheckpointError> {
             groups.push(Group { data, on, points: Vec::new() });
             groups.len() - 1
         });
-        groups[place].points.push(Point { number, on_front: false, record, detail });
+        groups[place].points.push(Point {
+            number,
+            on_front: false,
+            private_fronts: Vec::new(),
+            record,
+            detail,
+        });
     }
-    groups.iter_mut().for_each(mark_front);
+    groups.iter_mut().for_each(Group::mark_fronts);
     Ok(groups)
-}
-
-fn mark_front(group: &mut Group) {
-    let mut front = ParetoFront::default();
-    for (index, point) in group.points.iter().enumerate() {
-        front.insert(point.record.relus, point.record.accuracy().0, index);
-    }
-    for (_, _, index) in front.points() {
-        group.points[*index].on_front = true;
-    }
 }
 
 #[cfg(test)]
@@ -115,10 +125,13 @@ mod tests {
         record.recipe.data.set = DataKind::Cifar100;
         record.recipe.network = recipes::recipe::NetworkSection::named("resnet18");
         let mut other = record.clone();
-        other.relus = 50_000;
+        other.compared.counts.comparisons = 50_000;
         let groups = groups(vec![run(record), run(other)]).unwrap();
-        let shown: Vec<_> =
-            groups[0].points.iter().map(|point| (point.record.relus, point.detail.is_some())).collect();
+        let shown: Vec<_> = groups[0]
+            .points
+            .iter()
+            .map(|point| (point.record.comparisons(), point.detail.is_some()))
+            .collect();
         assert_eq!(shown, [(50_000, false), (557_056, true)]);
     }
 

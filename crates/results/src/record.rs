@@ -1,12 +1,18 @@
 //! What a result was and how it came about: one JSON object that another person can check.
 
+mod compared;
+mod private_timing;
+
 use std::path::Path;
 
-use network::cost::Cost;
+use network::cost::{Cost, Counts};
 use serde::{Deserialize, Serialize};
 
 use recipes::checkpoint::{Checkpoint, CheckpointError};
 use recipes::recipe::{NetworkSection, Recipe};
+
+pub use compared::Compared;
+pub use private_timing::{PrivateTiming, Setting};
 
 /// One trained network of few ReLUs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,10 +25,9 @@ pub struct ResultRecord {
     pub network: String,
     /// What everything was drawn from.
     pub seed: u64,
-    /// Scalars that pass through a ReLU.
-    pub relus: u64,
-    /// What the network had before.
-    pub relus_before: u64,
+    /// ReLUs; where signs are shared, comparisons and gated values.
+    #[serde(flatten)]
+    pub compared: Compared,
     /// Multiply-adds.
     pub macs: u64,
     /// Which images the accuracies are on: `test` or `held-out`.
@@ -45,8 +50,6 @@ pub struct ResultRecord {
     /// estimated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub private: Vec<PrivateTiming>,
-    /// Percent of accuracy per thousand ReLUs (the papers' Acc./ReLU).
-    pub accuracy_per_kilorelu: f64,
     /// Where the checkpoint is.
     pub checkpoint: String,
     /// All that the last run needed.
@@ -62,31 +65,6 @@ pub struct FrozenModel {
     pub digest: String,
 }
 
-/// One measurement of private inference (`sordino bench private`).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PrivateTiming {
-    /// From the image to the logits, in seconds of wall time.
-    pub online_s: f64,
-    /// What is done before the image is there.
-    pub offline_s: f64,
-    /// Payload in both directions.
-    pub online_bytes: u64,
-    /// The same offline.
-    pub offline_bytes: u64,
-    /// Changes of direction online.
-    pub rounds: u64,
-    /// The link between the parties.
-    pub link: String,
-    /// Threads of each party.
-    pub threads: usize,
-    /// The processor of both parties.
-    pub processor: String,
-    /// Of so many inferences it is the median.
-    pub repeat: usize,
-    /// Whose: the model's digest.
-    pub digest: String,
-}
-
 impl ResultRecord {
     /// What a trained run is, from the description in its checkpoint: for runs that no method made.
     ///
@@ -99,6 +77,7 @@ impl ResultRecord {
         let cost = mask.as_ref().map_or_else(|| Cost::of(&spec), |mask| Cost::masked(&spec, mask));
         let full = NetworkSection::named(&state.recipe.network.name);
         let full = full.build(state.input, state.classes.len());
+        let before = full.map_or(Cost::of(&spec).relus, |full| Cost::of(&full).relus);
         let share = |set: &str| state.accuracy.get(set).copied().map(percent);
         let (test, held_out) = (share("test"), share("held-out"));
         // Choices are made on held-out images wherever there are some.
@@ -112,8 +91,7 @@ impl ResultRecord {
             method: if mask.is_some() { "masked".to_owned() } else { "train".to_owned() },
             network: spec.name().to_owned(),
             seed: state.recipe.seed,
-            relus: cost.relus,
-            relus_before: full.map_or(Cost::of(&spec).relus, |full| Cost::of(&full).relus),
+            compared: Compared::new(cost.counts(), before, accuracy),
             macs: cost.macs,
             measured_on: measured_on.to_owned(),
             float_accuracy: accuracy,
@@ -122,10 +100,19 @@ impl ResultRecord {
             integer_images: None,
             model: None,
             private: Vec::new(),
-            accuracy_per_kilorelu: Self::per_kilorelu(accuracy, cost.relus),
             checkpoint: path.display().to_string(),
             recipe: state.recipe.clone(),
         })
+    }
+
+    /// What is compared and gated.
+    pub fn counts(&self) -> Counts {
+        self.compared.counts
+    }
+
+    /// Signs that are computed: its ReLUs, where no signs are shared.
+    pub fn comparisons(&self) -> u64 {
+        self.compared.counts.comparisons
     }
 
     /// The accuracy to compare by, in percent, and the images it is on: test images where there are figures of them.
@@ -147,7 +134,7 @@ impl ResultRecord {
     /// Takes what another record of the same result knows and this one does not.
     pub(crate) fn take_measurements(&mut self, other: &Self) {
         let names =
-            |record: &Self| (record.network.clone(), record.relus, record.seed, record.float_accuracy);
+            |record: &Self| (record.network.clone(), record.counts(), record.seed, record.float_accuracy);
         if names(self) != names(other) {
             return;
         }
@@ -161,16 +148,10 @@ impl ResultRecord {
         }
     }
 
-    /// Notes a measurement; an earlier one with the same link and threads goes.
+    /// Notes a measurement; an earlier one with the same link and threads goes, and so do those of another model.
     pub fn note_timing(&mut self, timing: PrivateTiming) {
-        let same = |old: &PrivateTiming| (&old.link, old.threads) == (&timing.link, timing.threads);
-        self.private.retain(|old| !same(old) && old.digest == timing.digest);
+        self.private.retain(|old| !timing.repeats(old) && old.digest == timing.digest);
         self.private.push(timing);
-    }
-
-    /// Percent of accuracy per thousand ReLUs.
-    pub fn per_kilorelu(accuracy: f64, relus: u64) -> f64 {
-        accuracy / (relus.max(1) as f64 / 1000.0)
     }
 }
 
@@ -192,8 +173,7 @@ pub(crate) mod tests {
             method: "snl".to_owned(),
             network: "resnet18".to_owned(),
             seed: 7,
-            relus,
-            relus_before: 557_056,
+            compared: Compared::new(Counts { comparisons: relus, gated_values: 0 }, 557_056, accuracy),
             macs: 555_468_800,
             measured_on: "test".to_owned(),
             float_accuracy: accuracy,
@@ -202,7 +182,6 @@ pub(crate) mod tests {
             integer_images: None,
             model: None,
             private: Vec::new(),
-            accuracy_per_kilorelu: ResultRecord::per_kilorelu(accuracy, relus),
             checkpoint: "runs/none".to_owned(),
             recipe: Recipe::from_toml(recipe).unwrap(),
         }
@@ -215,19 +194,18 @@ pub(crate) mod tests {
             offline_s: 0.456,
             online_bytes: 14_321_000,
             offline_bytes: 50_987_000,
+            first_offline_bytes: None,
+            further_offline_bytes: None,
             rounds: 12,
+            protocol_version: Some(4),
+            exact_relus: false,
+            class_only: false,
             link: link.to_owned(),
             threads: 1,
             processor: "a processor".to_owned(),
             repeat: 3,
             digest: digest.to_owned(),
         }
-    }
-
-    #[test]
-    fn accuracy_per_thousand_relus_is_that_of_the_tables() {
-        // DeepReShape Table 5: 52.2K ReLUs, 77.14%.
-        assert!((ResultRecord::per_kilorelu(77.14, 52_224) - 1.48).abs() < 0.005);
     }
 
     #[test]
@@ -263,6 +241,19 @@ pub(crate) mod tests {
     fn records_of_before_can_still_be_read() {
         let text = serde_json::to_string(&example("a", 1000, 50.0)).unwrap();
         assert!(!text.contains("private") && !text.contains("integer"));
+        assert!(text.contains("\"relus\":1000") && !text.contains("comparisons"), "{text}");
         assert_eq!(serde_json::from_str::<ResultRecord>(&text).unwrap(), example("a", 1000, 50.0));
+    }
+
+    #[test]
+    fn a_measurement_without_a_version_stays_without() {
+        let old = PrivateTiming { protocol_version: None, ..timing(0.5, "lan", "m") };
+        let text = serde_json::to_string(&old).unwrap();
+        assert!(!text.contains("protocol_version"), "{text}");
+        assert_eq!(serde_json::from_str::<PrivateTiming>(&text).unwrap(), old);
+        assert!(old.setting().to_string().starts_with("protocol not noted, lan"), "{}", old.setting());
+        assert_ne!(old.setting(), timing(0.5, "lan", "m").setting());
+        let noted = PrivateTiming { further_offline_bytes: Some(1), ..old.clone() };
+        assert_eq!((old.total_bytes(), noted.total_bytes()), (14_321_000 + 50_987_000, 14_321_001));
     }
 }

@@ -179,12 +179,12 @@ impl RecordFile {
         Ok(Self { path: path.into(), form, records })
     }
 
-    /// The record that a frozen model was made from: the only one, or the only one of its network and ReLU count.
+    /// The record that a frozen model was made from: the only one, or the only one of its network and count of comparisons.
     ///
     /// # Errors
     /// When the only record is of another network, or none or several could be meant.
     pub fn for_model(&mut self, network: &str, relus: u64) -> Result<&mut ResultRecord, RecordError> {
-        let is_its = |record: &ResultRecord| record.network == network && record.relus == relus;
+        let is_its = |record: &ResultRecord| record.network == network && record.comparisons() == relus;
         let count = self.records.iter().filter(|record| is_its(record)).count();
         let path = self.path.clone();
         let network_name = network.to_owned();
@@ -259,7 +259,7 @@ pub enum RecordError {
     },
     /// No record of this model, or several.
     #[error(
-        "{} has {count} records of {network} with {relus} ReLUs, expected one; name the record.json or the folder of the \
+        "{} has {count} records of {network} with {relus} comparisons (ReLUs, where none are shared), expected one; name the record.json or the folder of the \
          run that the model was frozen from", path.display()
     )]
     NotItsModel {
@@ -267,7 +267,7 @@ pub enum RecordError {
         path: PathBuf,
         /// The model's network.
         network: String,
-        /// Its ReLUs.
+        /// Its comparisons.
         relus: u64,
         /// How many fit.
         count: usize,

@@ -107,6 +107,7 @@ fn chart(runs: &[LoggedRun], value: impl Fn(&Epoch) -> Option<f64> + Copy) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use network::cost::Counts;
     use recipes::log::End;
 
     fn run(name: &str) -> LoggedRun {
@@ -127,13 +128,32 @@ mod tests {
             results: vec![Tried { on: "test".into(), accuracy: 0.6, images: 100, loss: 1.0 }],
             seconds: 3.0,
         };
-        LoggedRun { name: name.to_owned(), events: vec![epoch(1), epoch(2), epoch(3), Event::End(end)] }
+        let start = Event::Start(Start {
+            title: String::new(),
+            network: "signet".into(),
+            counts: Counts { comparisons: 26_112, gated_values: 78_336 },
+            parameters: 1,
+            data: "the synthetic set".into(),
+            images: 100,
+            epochs: 3,
+            seed: 1,
+            device: "cpu".into(),
+            resumed_after: 0,
+            deterministic: true,
+        });
+        LoggedRun {
+            name: name.to_owned(),
+            events: vec![start, epoch(1), epoch(2), epoch(3), Event::End(end)],
+        }
     }
 
     #[test]
     fn a_page_shows_every_run_and_loads_nothing() {
         let page = page(&[run("first"), run("<script>second")]);
         assert!(page.contains("60.00% of 100 test") && page.contains("3 of 3"));
+        assert!(
+            page.contains("<td>26,112 comparisons and 78,336 gated values</td>") && !page.contains("ReLUs")
+        );
         assert!(page.contains("&lt;script&gt;second") && !page.contains("<script"));
         for forbidden in ["http://", "https://", "src=\"", "url(", "@import", "href"] {
             assert!(!page.contains(forbidden), "{forbidden}");

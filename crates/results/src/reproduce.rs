@@ -175,7 +175,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    use crate::ResultRecord;
+    use crate::Compared;
     use recipes::recipe::Recipe;
 
     #[test]
@@ -261,11 +261,12 @@ mod tests {
             }
             assert_eq!((record.seed, &record.recipe.training), (recipe.seed, &recipe.training), "{name:?}");
             assert_eq!(record.recipe.teacher, recipe.teacher, "{name:?}");
-            let per_kilorelu = ResultRecord::per_kilorelu(record.float_accuracy, record.relus);
-            assert!((record.accuracy_per_kilorelu - per_kilorelu).abs() < 1e-3, "{name:?}");
+            let expected = Compared::new(record.counts(), record.compared.before, record.float_accuracy);
+            let difference = record.compared.accuracy_per_thousand - expected.accuracy_per_thousand;
+            assert!(difference.abs() < 1e-3, "{name:?}");
             let detail =
                 crate::pareto::Detail::of_recipe(&record.recipe, run.mask.as_deref()).unwrap().unwrap();
-            assert_eq!(detail.relus(), record.relus, "{name:?}");
+            assert_eq!(detail.relus(), record.comparisons(), "{name:?}");
             assert_eq!(detail.masks.is_empty(), record.method != "snl", "{name:?}");
         }
     }

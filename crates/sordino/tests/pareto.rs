@@ -110,7 +110,7 @@ fn what_is_measured_later_joins_the_record_and_the_page() {
     // As trained: nothing is frozen, nothing is measured, and the masked run beats the full one.
     let text = answer(&["pareto", &scratch.at("runs")]);
     assert!(text.contains("1 of 2 on the front") && text.contains("81.25%"), "{text}");
-    assert_eq!(text.matches("not measured").count(), 6, "{text}");
+    assert_eq!(text.matches("not measured").count(), 3, "{text}");
 
     answer(&["freeze", &masked, "-o", &model, "--accuracy-images", "8", "--record"]);
     let record = || -> Value {
@@ -131,6 +131,13 @@ fn what_is_measured_later_joins_the_record_and_the_page() {
         bench["offline"]["bytes_up"].as_u64().unwrap() + bench["offline"]["bytes_down"].as_u64().unwrap()
     );
 
+    // It says which protocol it belongs to, and what the images of a session take.
+    assert_eq!(timing["protocol_version"], bench["protocol_version"]);
+    assert_eq!(timing["further_offline_bytes"], bench["predicted"]["later_offline_bytes"]);
+    let text = answer(&["pareto", &scratch.at("runs")]);
+    assert!(text.contains("measured with protocol ") && text.contains("1 of 2 not measured"), "{text}");
+    assert!(!text.contains("several versions"), "{text}");
+
     let groups = json(&["pareto", &scratch.at("runs"), "-o", &page, "--json"]);
     let points = groups[0]["points"].as_array().unwrap();
     assert_eq!(points.len(), 2);
@@ -141,6 +148,22 @@ fn what_is_measured_later_joins_the_record_and_the_page() {
     let online = format!("{:.1}", 1e3 * timing["online_s"].as_f64().unwrap());
     assert!(page.contains(&format!(">{online}</td>")) && page.contains(">not measured</td>"));
     assert_eq!(page.matches("data:image/png").count(), 9);
+}
+
+/// Signets beside our results: comparisons and gated values apart, and never ReLUs alone.
+#[test]
+fn shared_signs_stand_beside_relus_by_their_comparisons() {
+    let root = |name: &str| format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR"));
+    let text = answer(&["pareto", &root("results"), &root("records/signets")]);
+    assert!(text.contains("accuracy against comparisons") && text.contains("gated values"), "{text}");
+    // The paper prints 13.1K for 13,056 ReLUs.
+    let row = text.lines().find(|line| line.contains("39,168")).unwrap();
+    assert!(row.contains("13,056") && row.contains("68.25% (DeepReShape, 13.1K)"), "{row}");
+    let groups = json(&["pareto", &root("records/signets"), "--json"]);
+    for point in groups[0]["points"].as_array().unwrap() {
+        assert!(point["comparisons"].is_u64() && point["gated_values"].is_u64(), "{point}");
+        assert!(point.get("relus").is_none() && point.get("relus_before").is_none(), "{point}");
+    }
 }
 
 #[test]
@@ -214,6 +237,8 @@ fn the_results_that_come_with_the_source_are_measured_to_the_end() {
         let title = &point["title"];
         assert!(point["integer_accuracy"].is_f64() && point["integer_images"] == 10_000, "{title}");
         assert!(point["private"][0]["online_s"].as_f64().unwrap() > 0.0, "{title}");
+        assert!(point["private"][0]["protocol_version"].is_u64(), "{title}");
+        assert!(point["private_fronts"][0]["total_bytes"].is_boolean(), "{title}");
         assert!(!point["detail"]["layers"].as_array().unwrap().is_empty(), "{title}");
     }
 }

@@ -190,7 +190,7 @@ mod with_the_trainer {
         let outcome = train(&scratch.write("signs.toml", &text), &scratch.at("run"), &[]);
         let comparisons = 2 * 64 + 4 * 16;
         assert_eq!(
-            (&outcome["relus"], &outcome["gated_values"]),
+            (&outcome["comparisons"], &outcome["gated_values"]),
             (&comparisons.into(), &(3 * comparisons).into())
         );
         let log = std::fs::read_to_string(scratch.at("run/log.jsonl")).unwrap();

@@ -21,7 +21,7 @@ mod parameters;
 mod plan;
 mod signs;
 
-use network::cost::Cost;
+use network::cost::{Cost, Counts};
 use network::mask::{ActivationMask, MaskMismatch};
 use network::shape::Shape;
 use network::spec::NetworkSpec;
@@ -172,9 +172,9 @@ impl TrainableNetwork {
         self.mask.relu_count()
     }
 
-    /// How many values of one image follow another channel's sign.
-    pub fn gated_values(&self) -> u64 {
-        Cost::masked(&self.spec, &self.mask).gated_values
+    /// What one image meets: ReLUs, or comparisons and gated values. A masked sign takes its values with it.
+    pub fn counts(&self) -> Counts {
+        Cost::masked(&self.spec, &self.mask).counts()
     }
 
     /// The image it takes.

@@ -11,6 +11,7 @@
 //! ([`crate::tensor::CapturedStep`]). All randomness is a function of seed and epoch, so on the processor a run is
 //! bit-equal for one number of threads, also when it is resumed; on a GPU sums are in no fixed order, and it is not.
 
+mod agreement;
 mod bench;
 mod error;
 mod evaluate;
@@ -36,6 +37,7 @@ use crate::tensor::{
 use optimizer::Memory;
 use tables::Tables;
 
+pub(crate) use agreement::sign_agreement;
 pub use bench::{BenchOptions, StepTime, measure_step};
 pub use error::LearnError;
 pub(crate) use evaluate::{evaluate, predict};

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! OUT/recipe.toml      whose folder it is: another recipe is refused
-//! OUT/teacher          the full network, where no teacher was given
+//! OUT/teacher          the full network, where no teacher was given; for shared signs the one that the recipe names
 //! OUT/search           SNL: checkpoints and `search.jsonl`
 //! OUT/settled          SNL: the masked network before fine-tuning, `mask.sordino-mask`, `settled.json`
 //! OUT/probe-S1 ...     DeepReDuce: networks with ReLUs in one stage alone; `criticality.json`
 //! OUT/trained ...      the results: runs like any other
+//! OUT/masked           shared signs: SNL's search, settled network and fine-tuning, where signs are to be masked
 //! OUT/records.json     what they are, how they came about
 //! ```
 //!
@@ -16,6 +17,7 @@ mod deepreduce;
 mod deepreshape;
 mod error;
 mod identity;
+mod shared_signs;
 mod snl;
 
 use std::path::{Path, PathBuf};
@@ -25,8 +27,8 @@ use network::spec::NetworkSpec;
 use recipes::file::{read_text, write_whole};
 use recipes::method::candidates::StageFinding;
 use recipes::method::{OptimizeError, OptimizeSection, PlannedNetwork, preview};
-use recipes::recipe::{Distillation, Recipe, Schedule, TeacherSection};
-use results::{RECORD, RECORDS, ResultRecord, percent};
+use recipes::recipe::{Distillation, NetworkSection, Recipe, Schedule, TeacherSection};
+use results::{Compared, RECORD, RECORDS, ResultRecord, percent};
 
 use crate::run::{Images, Outcome, RunOptions, Watch, train};
 use crate::tensor::Device;
@@ -91,12 +93,17 @@ pub fn optimize(
     let (shape, classes) = (images.training.shape, images.training.classes.len());
     preview(recipe, shape, classes)?;
     identity::claim(&options.folder, recipe)?;
-    let spec = recipe.network.build(shape, classes).map_err(OptimizeError::from)?;
+    let spec = match &section {
+        OptimizeSection::SharedSigns(signs) => signs.plan(recipe, shape, classes)?.section(),
+        _ => recipe.network.clone(),
+    };
+    let spec = spec.build(shape, classes).map_err(OptimizeError::from)?;
     let job = Job { recipe, options, spec, section: &section };
     let found = match &section {
         OptimizeSection::Snl(snl) => job.snl(snl, &images, watch),
         OptimizeSection::DeepReduce(deepreduce) => job.deepreduce(deepreduce, watch),
         OptimizeSection::DeepReshape(deepreshape) => job.deepreshape(deepreshape, watch),
+        OptimizeSection::SharedSigns(signs) => job.shared_signs(signs, &images, watch),
     };
     let found = found.inspect_err(|_| identity::release(&options.folder))?;
     write_json(&done, &found)?;
@@ -107,7 +114,7 @@ pub fn optimize(
 struct Job<'a> {
     recipe: &'a Recipe,
     options: &'a OptimizeOptions,
-    /// The network that is to lose ReLUs.
+    /// The network that is to lose ReLUs; with shared signs the one that was chosen.
     spec: NetworkSpec,
     section: &'a OptimizeSection,
 }
@@ -122,8 +129,14 @@ impl Job<'_> {
         if let Some(teacher) = &self.recipe.teacher {
             return Ok(teacher.checkpoint.clone());
         }
-        watch.part(&format!("teacher: {} with all its ReLUs", self.spec.name()));
         let mut recipe = self.bare_recipe();
+        match self.section {
+            OptimizeSection::SharedSigns(section) => {
+                recipe.network = NetworkSection::named(&section.teacher_network);
+                watch.part(&format!("teacher: {}", section.teacher_network));
+            }
+            _ => watch.part(&format!("teacher: {} with all its ReLUs", self.spec.name())),
+        }
         recipe.training.loss.distillation = None;
         recipe.teacher = None;
         // What fine-tunes a network is too slow to train one.
@@ -169,18 +182,18 @@ impl Job<'_> {
         folder: &Path,
         watch: &mut dyn OptimizeWatch,
     ) -> Result<ResultRecord, OptimizeRunError> {
-        watch.part(&format!("{}: {} ReLUs", plan.title, plan.cost.relus));
+        watch.part(&format!("{}: {}", plan.title, plan.cost.counts()));
         let mut recipe = self.distilled_recipe(teacher);
         recipe.network = plan.section();
-        recipe.title = format!("{}, {} ReLUs", plan.title, plan.cost.relus);
-        self.train_recorded(recipe, &plan.title, plan.cost, folder, watch)
+        recipe.title = format!("{}, {}", plan.title, plan.cost.counts());
+        self.train_recorded(recipe, &plan.title, plan.cost.macs, folder, watch)
     }
 
     fn train_recorded(
         &self,
         recipe: Recipe,
         title: &str,
-        cost: Cost,
+        macs: u64,
         folder: &Path,
         watch: &mut dyn OptimizeWatch,
     ) -> Result<ResultRecord, OptimizeRunError> {
@@ -189,12 +202,12 @@ impl Job<'_> {
             return read_json(&done);
         }
         let outcome = self.train(recipe.clone(), folder, watch)?;
-        let record = self.record(recipe, title, cost, &outcome);
+        let record = self.record(recipe, title, macs, &outcome);
         write_json(&done, &record)?;
         Ok(record)
     }
 
-    fn record(&self, recipe: Recipe, title: &str, cost: Cost, outcome: &Outcome) -> ResultRecord {
+    fn record(&self, recipe: Recipe, title: &str, macs: u64, outcome: &Outcome) -> ResultRecord {
         // Choices are made on held-out images wherever there are some.
         let tried = outcome.results.iter().find(|tried| tried.on == "held-out").or(outcome.results.last());
         let accuracy = tried.map_or(0.0, |tried| percent(tried.accuracy));
@@ -204,9 +217,8 @@ impl Job<'_> {
             method: self.section.method().to_owned(),
             network: outcome.network.clone(),
             seed: recipe.seed,
-            relus: outcome.relus,
-            relus_before: self.baseline(),
-            macs: cost.macs,
+            compared: Compared::new(outcome.counts, self.baseline(), accuracy),
+            macs,
             measured_on: tried.map_or_else(String::new, |tried| tried.on.clone()),
             float_accuracy: accuracy,
             test_accuracy: test.map(|tried| percent(tried.accuracy)),
@@ -214,7 +226,6 @@ impl Job<'_> {
             integer_images: None,
             model: None,
             private: Vec::new(),
-            accuracy_per_kilorelu: ResultRecord::per_kilorelu(accuracy, outcome.relus),
             checkpoint: outcome.checkpoint.display().to_string(),
             recipe,
         }

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
+use network::cost::Counts;
 use network::spec::NetworkSpec;
 use recipes::checkpoint::{Checkpoint, Part, State};
 use recipes::data::Dataset;
@@ -72,11 +73,9 @@ pub trait Watch {
 pub struct Outcome {
     /// The network, reduced.
     pub network: String,
-    /// Its ReLUs, after masking; comparisons, where channels share signs.
-    pub relus: u64,
-    /// Values that follow another channel's sign.
-    #[serde(skip_serializing_if = "network::cost::is_zero")]
-    pub gated_values: u64,
+    /// Its ReLUs, after masking; comparisons and gated values, where channels share signs.
+    #[serde(flatten)]
+    pub counts: Counts,
     /// Epochs that are done.
     pub epoch: u32,
     /// What the weights of the last epoch do: after training on held-out images, or on test images where there are none;
@@ -269,8 +268,7 @@ impl Run<'_> {
         self.log.add(&Event::End(End { results: results.clone(), seconds }))?;
         Ok(Outcome {
             network: self.spec.name().to_owned(),
-            relus: learner.network().relu_count(),
-            gated_values: learner.network().gated_values(),
+            counts: learner.network().counts(),
             epoch: self.state.epoch,
             results,
             checkpoint,
@@ -282,8 +280,7 @@ impl Run<'_> {
         Start {
             title: self.state.recipe.title.clone(),
             network: self.spec.name().to_owned(),
-            relus: network.relu_count(),
-            gated_values: network.gated_values(),
+            counts: network.counts(),
             parameters: network.parameter_count(),
             data: self.images.training.name.clone(),
             images: self.images.training.len() as u64,
@@ -347,8 +344,7 @@ pub fn evaluate(
     }
     Ok(Outcome {
         network: spec.name().to_owned(),
-        relus: network.relu_count(),
-        gated_values: network.gated_values(),
+        counts: network.counts(),
         epoch: checkpoint.state.epoch,
         results,
         checkpoint: recipes::checkpoint::find(path)?,

@@ -139,6 +139,24 @@ pub enum BudgetError {
         /// The smallest it can do.
         smallest: u64,
     },
+    /// A part where nothing is there to take a part of.
+    #[error(
+        "shared signs need a count of comparisons for their budget, such as 13056 or 13.1K; a part has no baseline"
+    )]
+    NoCount,
+    /// No network of shared signs has so many or so few.
+    #[error(
+        "a budget of {budget} comparisons cannot be met by {network}; the nearest that can {}",
+        named(nearest)
+    )]
+    NoSharedSigns {
+        /// What was asked for.
+        budget: u64,
+        /// The network.
+        network: String,
+        /// What can be had.
+        nearest: Vec<u64>,
+    },
     /// No number.
     #[error(
         "{came:?} is no budget; write a count of ReLUs or a part of them below 100%, such as 50000, 50K or 25%"
@@ -147,6 +165,12 @@ pub enum BudgetError {
         /// What came.
         came: String,
     },
+}
+
+/// `is 5`, `are 5 or 10`.
+fn named(counts: &[u64]) -> String {
+    let list: Vec<String> = counts.iter().map(ToString::to_string).collect();
+    format!("{} {}", if list.len() == 1 { "is" } else { "are" }, list.join(" or "))
 }
 
 #[cfg(test)]

@@ -7,9 +7,11 @@ use network::spec::NetworkSpec;
 use network::transform::Reduction;
 use network::walk::StageIndex;
 
-use super::{OptimizeError, OptimizeSection, PlannedNetwork, candidates, hybrenet};
+use super::{
+    OptimizeError, OptimizeSection, PlannedNetwork, SharedSignsSection, candidates, hybrenet, shared_signs,
+};
 use crate::checkpoint;
-use crate::recipe::Recipe;
+use crate::recipe::{NetworkSection, Recipe};
 
 /// What a recipe would train.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +29,13 @@ pub enum Preview {
     Probes(Vec<PlannedNetwork>),
     /// These networks.
     Networks(Vec<PlannedNetwork>),
+    /// Shared signs: this network, and then SNL's search for the signs that stay.
+    Masked {
+        /// The network.
+        plan: Box<PlannedNetwork>,
+        /// How many comparisons stay.
+        budget: u64,
+    },
 }
 
 /// Says what a recipe would train on images of a shape and a number of classes.
@@ -35,18 +44,16 @@ pub enum Preview {
 /// When the budget cannot be met, the network cannot be reduced so, or a teacher or a start is not where it should be.
 pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview, OptimizeError> {
     let section = recipe.optimize.as_ref().ok_or(OptimizeError::NoMethod)?;
+    if let OptimizeSection::SharedSigns(section) = section {
+        return shared(recipe, section, shape, classes);
+    }
     let spec = recipe.network.build(shape, classes)?;
     let name = recipe.network.name.as_str();
     let before = Cost::of(&spec);
     let budget = section.budget().map(|budget| budget.resolve(spec.name(), before.relus)).transpose()?;
-    if let Some(teacher) = &recipe.teacher
-        && checkpoint::find(&teacher.checkpoint).is_err()
-    {
-        return Err(OptimizeError::NoTeacher { path: teacher.checkpoint.clone() });
-    }
-    let is_plain = recipe.network.reduction() == Reduction::default();
-    if !is_plain && !matches!(section, OptimizeSection::Snl(_)) {
-        return Err(OptimizeError::AlreadyReduced { method: section.method() });
+    must_have_teacher(recipe)?;
+    if !matches!(section, OptimizeSection::Snl(_)) {
+        must_be_plain(recipe)?;
     }
     match section {
         OptimizeSection::Snl(snl) => {
@@ -76,6 +83,57 @@ pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview,
             let plan = hybrenet::plan_for(name, &spec, &order, budget, deepreshape.keep_network)?;
             Ok(Preview::Networks(vec![plan]))
         }
+        OptimizeSection::SharedSigns(section) => shared(recipe, section, shape, classes),
+    }
+}
+
+/// The signet of a budget, and what a mask leaves of its signs.
+fn shared(
+    recipe: &Recipe,
+    section: &SharedSignsSection,
+    shape: Shape,
+    classes: usize,
+) -> Result<Preview, OptimizeError> {
+    let plan = section.plan(recipe, shape, classes)?;
+    must_have_teacher(recipe)?;
+    if recipe.teacher.is_none() {
+        NetworkSection::named(&section.teacher_network).build(shape, classes)?;
+    }
+    let Some(mask) = &section.mask else { return Ok(Preview::Networks(vec![plan])) };
+    let budget = mask.budget.resolve(&plan.network, plan.cost.relus)?;
+    Ok(Preview::Masked { plan: Box::new(plan), budget })
+}
+
+impl SharedSignsSection {
+    /// The network of the budget.
+    ///
+    /// # Errors
+    /// When the recipe's network is reduced already, or has no size within the budget.
+    pub fn plan(
+        &self,
+        recipe: &Recipe,
+        shape: Shape,
+        classes: usize,
+    ) -> Result<PlannedNetwork, OptimizeError> {
+        must_be_plain(recipe)?;
+        shared_signs::plan_for(&recipe.network.name, shape, classes, self.budget, self.values_per_sign)
+    }
+}
+
+fn must_have_teacher(recipe: &Recipe) -> Result<(), OptimizeError> {
+    match &recipe.teacher {
+        Some(teacher) if checkpoint::find(&teacher.checkpoint).is_err() => {
+            Err(OptimizeError::NoTeacher { path: teacher.checkpoint.clone() })
+        }
+        _ => Ok(()),
+    }
+}
+
+fn must_be_plain(recipe: &Recipe) -> Result<(), OptimizeError> {
+    let method = recipe.optimize.as_ref().map_or("this method", OptimizeSection::method);
+    match recipe.network.reduction() == Reduction::default() {
+        true => Ok(()),
+        false => Err(OptimizeError::AlreadyReduced { method }),
     }
 }
 
@@ -134,5 +192,28 @@ mod tests {
         assert!(text.contains("start from at /nowhere"), "{text}");
         let text = refusal("method = \"deepreshape\"\nbudget = 30000", "thin = [1]");
         assert!(text.contains("remove cull, thin"), "{text}");
+        let text = refusal("method = \"shared-signs\"\nbudget = 30000", "");
+        assert!(text.contains("resnet18 cannot share signs"), "{text}");
+    }
+
+    #[test]
+    fn shared_signs_are_planned_with_what_a_mask_leaves() {
+        let planned = |optimize: &str, rest: &str| {
+            let text = format!(
+                "[data]\nset = \"cifar100\"\n[network]\nname = \"signet\"\n{rest}\n[training]\nepochs = 3\nbatch = 8\n\
+                 [optimize]\nmethod = \"shared-signs\"\nbudget = \"13.1K\"\n{optimize}\n"
+            );
+            preview(&Recipe::from_toml(&text).unwrap(), Shape::image(32), 100)
+                .map_err(|error| error.to_string())
+        };
+        let Ok(Preview::Networks(plans)) = planned("", "") else { panic!("a network") };
+        assert_eq!((plans.len(), plans[0].cost.relus), (1, 13_056));
+        let Ok(Preview::Masked { budget, .. }) = planned("mask = { budget = \"25%\" }", "") else {
+            panic!("a mask")
+        };
+        assert_eq!(budget, 3_264);
+        assert!(planned("mask = { budget = 20000 }", "").unwrap_err().contains("smaller budget"));
+        assert!(planned("", "thin = [1]").unwrap_err().contains("remove cull, thin"));
+        assert!(planned("teacher_network = \"resnet19\"", "").unwrap_err().contains("resnet19"));
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Granularity, MAX_MOVED, PenaltySchedule, ReluBudget};
+use super::{Granularity, GroupingRule, MAX_MOVED, PenaltySchedule, ReluBudget};
 
 /// The method and what it needs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -19,6 +19,9 @@ pub enum OptimizeSection {
     DeepReduce(DeepReduceSection),
     /// HybReNets for a budget.
     DeepReshape(DeepReshapeSection),
+    /// Signets for a budget.
+    #[serde(rename = "shared-signs")]
+    SharedSigns(SharedSignsSection),
 }
 
 impl OptimizeSection {
@@ -28,23 +31,43 @@ impl OptimizeSection {
             Self::Snl(_) => "snl",
             Self::DeepReduce(_) => "deepreduce",
             Self::DeepReshape(_) => "deepreshape",
+            Self::SharedSigns(_) => "shared-signs",
         }
     }
 
-    /// How many ReLUs may stay; none where all candidates are wanted.
+    /// How many ReLUs or comparisons may stay; none where all candidates are wanted.
     pub fn budget(&self) -> Option<ReluBudget> {
         match self {
             Self::Snl(section) => Some(section.budget),
             Self::DeepReduce(section) => section.budget,
             Self::DeepReshape(section) => Some(section.budget),
+            Self::SharedSigns(section) => Some(section.budget),
+        }
+    }
+
+    /// The same recipe for another budget.
+    pub(crate) fn set_budget(&mut self, budget: ReluBudget) {
+        match self {
+            Self::Snl(section) => section.budget = budget,
+            Self::DeepReduce(section) => section.budget = Some(budget),
+            Self::DeepReshape(section) => section.budget = budget,
+            Self::SharedSigns(section) => section.budget = budget,
+        }
+    }
+
+    /// What is out of its range: the key, what came and what can be used.
+    pub(crate) fn out_of_range(&self) -> Option<(&'static str, String, &'static str)> {
+        match self {
+            Self::Snl(section) => section.out_of_range(),
+            Self::SharedSigns(section) => section.out_of_range(),
+            Self::DeepReduce(_) | Self::DeepReshape(_) => None,
         }
     }
 }
 
-impl OptimizeSection {
-    /// What is out of its range: the key, what came and what can be used.
-    pub(crate) fn out_of_range(&self) -> Option<(&'static str, String, &'static str)> {
-        let Self::Snl(section) = self else { return None };
+impl SnlSection {
+    fn out_of_range(&self) -> Option<(&'static str, String, &'static str)> {
+        let section = self;
         let (first, raise) = match section.penalty {
             PenaltySchedule::Patient { first, raise, .. } | PenaltySchedule::Paced { first, raise, .. } => {
                 (first, raise)
@@ -189,6 +212,81 @@ fn paper_order() -> String {
     "3,2,4,1".to_owned()
 }
 
+/// Signets for a budget of comparisons, and masks on their signs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SharedSignsSection {
+    /// How many comparisons there may be.
+    pub budget: ReluBudget,
+    /// How many values follow each sign, its own included; chosen by [`shared_signs`](super::shared_signs) where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values_per_sign: Option<u64>,
+    /// Which channels share a sign.
+    #[serde(default, skip_serializing_if = "is_neighbors")]
+    pub grouping: GroupingRule,
+    /// Epochs with a sign for each value, by which groups are chosen; a quarter of the training's where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grouping_epochs: Option<u32>,
+    /// What is trained first to teach, where the recipe names no teacher.
+    #[serde(default = "teacher_network")]
+    pub teacher_network: String,
+    /// SNL's search for the signs that are needed at all, after the training; all stay where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mask: Option<SnlSection>,
+    /// Epochs of the training after that search.
+    #[serde(default = "mask_epochs")]
+    pub mask_epochs: u32,
+    /// Its rate.
+    #[serde(default = "mask_learning_rate")]
+    pub mask_learning_rate: f64,
+}
+
+impl SharedSignsSection {
+    fn out_of_range(&self) -> Option<(&'static str, String, &'static str)> {
+        let values = self.values_per_sign.unwrap_or(1);
+        if !(1..=MAX_VALUES).contains(&values) {
+            return Some(("optimize.values_per_sign", values.to_string(), "1 to 256"));
+        }
+        if self.grouping_epochs == Some(0) {
+            return Some(("optimize.grouping_epochs", "0".to_owned(), "1 or more"));
+        }
+        if self.mask_epochs == 0 {
+            return Some(("optimize.mask_epochs", "0".to_owned(), "1 or more"));
+        }
+        if !(self.mask_learning_rate > 0.0 && self.mask_learning_rate.is_finite()) {
+            let rate = self.mask_learning_rate.to_string();
+            return Some(("optimize.mask_learning_rate", rate, "a rate above 0"));
+        }
+        let mask = self.mask.as_ref()?;
+        if let Some(start) = &mask.start {
+            let expected = "no start: the search begins with what was trained";
+            return Some(("optimize.mask.start", start.display().to_string(), expected));
+        }
+        let (key, value, expected) = mask.out_of_range()?;
+        let key = key.strip_prefix("optimize.").unwrap_or(key);
+        Some(("optimize.mask", format!("{key} = {value}"), expected))
+    }
+}
+
+fn is_neighbors(rule: &GroupingRule) -> bool {
+    *rule == GroupingRule::Neighbors
+}
+
+/// More values than this behind one sign are a typing mistake.
+const MAX_VALUES: u64 = 256;
+
+fn teacher_network() -> String {
+    "resnet18".to_owned()
+}
+
+fn mask_epochs() -> u32 {
+    80
+}
+
+fn mask_learning_rate() -> f64 {
+    0.03
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -218,5 +316,25 @@ mod tests {
         assert!(read("[optimize]\nmethod = \"snl\"\nbudget = 5\nlamda = 1\n").unwrap_err().contains("lamda"));
         assert!(read("[optimize]\nmethod = \"snl\"\nbudget = 0\n").unwrap_err().contains("budget of zero"));
         assert!(read("[optimize]\nmethod = \"senet\"\nbudget = 5\n").unwrap_err().contains("deepreduce"));
+    }
+
+    #[test]
+    fn shared_signs_may_have_a_mask() {
+        let text = "[optimize]\nmethod = \"shared-signs\"\nbudget = 13056\n";
+        let OptimizeSection::SharedSigns(section) = read(text).unwrap() else { panic!("shared signs") };
+        assert_eq!((section.values_per_sign, section.teacher_network.as_str()), (None, "resnet18"));
+        assert!(section.mask.is_none() && section.mask_epochs == 80);
+        let masked = read(&format!("{text}mask = {{ budget = \"50%\", batch = 64 }}\n")).unwrap();
+        let written = toml::to_string(&File { optimize: masked.clone() }).unwrap();
+        assert_eq!(read(&written), Ok(masked));
+        let out_of_range = |line: &str| read(&format!("{text}{line}\n")).unwrap().out_of_range().unwrap();
+        assert_eq!(out_of_range("values_per_sign = 0").0, "optimize.values_per_sign");
+        assert_eq!(out_of_range("mask_epochs = 0").0, "optimize.mask_epochs");
+        assert_eq!(
+            out_of_range("grouping = \"agreement\"\ngrouping_epochs = 0").0,
+            "optimize.grouping_epochs"
+        );
+        assert_eq!(out_of_range("mask = { budget = 5, start = \"run\" }").0, "optimize.mask.start");
+        assert_eq!(out_of_range("mask = { budget = 5, batch = 1 }").1, "batch = 1");
     }
 }

@@ -130,6 +130,19 @@ impl KeepScores {
                 break;
             }
         }
+        self.to_mask(spec, keeps)
+    }
+
+    /// The mask of the scores above a threshold.
+    ///
+    /// # Panics
+    /// If the scores are another network's.
+    pub fn mask_above(&self, spec: &NetworkSpec, threshold: f32) -> ActivationMask {
+        let keeps = |scores: &Vec<f32>| scores.iter().map(|score| *score > threshold).collect();
+        self.to_mask(spec, self.sites.iter().map(|(_, scores)| keeps(scores)).collect())
+    }
+
+    fn to_mask(&self, spec: &NetworkSpec, keeps: Vec<Vec<bool>>) -> ActivationMask {
         let site_mask =
             |keeps: Vec<bool>| match (keeps.iter().all(|keep| *keep), keeps.iter().any(|keep| *keep)) {
                 (true, _) => SiteMask::KeepAll,

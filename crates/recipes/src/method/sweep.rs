@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{OptimizeSection, ReluBudget};
+use super::ReluBudget;
 use crate::file::{FileError, read_text};
 use crate::recipe::{Recipe, RecipeError};
 
@@ -173,12 +173,7 @@ fn optional<T: Copy>(list: &[T]) -> Vec<Option<T>> {
 fn run(stem: &str, recipe: &Recipe, budget: Option<ReluBudget>, seed: Option<u64>) -> SweepRun {
     let (mut recipe, mut name) = (recipe.clone(), stem.to_owned());
     if let Some(budget) = budget {
-        match &mut recipe.optimize {
-            Some(OptimizeSection::Snl(section)) => section.budget = budget,
-            Some(OptimizeSection::DeepReduce(section)) => section.budget = Some(budget),
-            Some(OptimizeSection::DeepReshape(section)) => section.budget = budget,
-            None => {}
-        }
+        recipe.optimize.iter_mut().for_each(|section| section.set_budget(budget));
         name.push_str(&format!("-{}", budget.to_string().replace('%', "-percent")));
     }
     if let Some(seed) = seed {

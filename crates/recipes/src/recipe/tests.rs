@@ -107,7 +107,8 @@ fn the_network_of_a_recipe_has_its_relus() {
 fn the_recipes_that_come_with_the_product_are_good() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");
     let mut count = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
+    let folders = ["", "frontier", "ablations"].map(|inside| std::fs::read_dir(folder.join(inside)).unwrap());
+    for entry in folders.into_iter().flatten() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             continue;
@@ -122,6 +123,11 @@ fn the_recipes_that_come_with_the_product_are_good() {
         };
         let spec = recipe.network.build(Shape::image(side), classes).unwrap();
         count += 1;
+        if let Some(crate::method::OptimizeSection::SharedSigns(section)) = &recipe.optimize {
+            let counts = section.plan(&recipe, Shape::image(side), classes).unwrap().cost.counts();
+            assert!(recipe.title.contains(&counts.to_string().replace(',', "")), "{}", path.display());
+            continue;
+        }
         if let Some(optimize) = &recipe.optimize {
             // Its title says what is asked for, since that is what comes out.
             if let Some(crate::method::ReluBudget::Count(budget)) = optimize.budget() {
@@ -142,5 +148,5 @@ fn the_recipes_that_come_with_the_product_are_good() {
         );
         count += 1;
     }
-    assert!(count >= 8, "{count} recipes");
+    assert!(count >= 40, "{count} recipes");
 }

@@ -18,12 +18,12 @@ const KEPT: [u8; 3] = [0x2f, 0x86, 0xdd];
 const LEAST_OPACITY: f64 = 40.0;
 
 impl Detail {
-    /// Bars for every layer: all ReLUs behind, those that stay before them.
-    pub(super) fn bars(&self) -> String {
+    /// Bars for every layer: all its ReLUs (or comparisons: `noun`) behind, those that stay before them.
+    pub(super) fn bars(&self, noun: &str) -> String {
         let most = self.layers.iter().map(|layer| layer.before.max(layer.after)).max().unwrap_or(0).max(1);
         let room = WIDTH / self.layers.len().max(1) as f64;
         let mut svg =
-            format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\"><title>ReLUs of each layer</title>");
+            format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\"><title>{noun} of each layer</title>");
         for (index, LayerRelus { name, before, after }) in self.layers.iter().enumerate() {
             let tall = |count: u64| (HEIGHT - 4.0) * count as f64 / most as f64;
             let left = index as f64 * room + 0.1 * room;

@@ -2,7 +2,8 @@
 
 use network::text::grouped;
 
-use super::Point;
+use super::charts::megabytes;
+use super::{Point, PrivateFront};
 use crate::PrivateTiming;
 
 /// What is shown where nothing was measured.
@@ -15,7 +16,21 @@ pub(super) struct Row {
     pub(super) cells: Vec<(String, String)>,
 }
 
-pub(super) fn row(point: &Point) -> Row {
+/// The titles of the columns. Where signs are shared, comparisons and gated values have one each.
+pub(super) fn columns(shares_signs: bool) -> Vec<String> {
+    let noun = if shares_signs { "comparisons" } else { "ReLUs" };
+    let mut columns = ["no.", "fronts", "result", noun].map(str::to_owned).to_vec();
+    columns.extend(shares_signs.then(|| "gated values".to_owned()));
+    columns.extend(["accuracy, %", "integers, %"].map(str::to_owned));
+    columns.push(format!("% per 1000 {noun}"));
+    columns.extend(["online, ms", "offline, s", "MB online", "MB offline", "MB in all"].map(str::to_owned));
+    columns.push("multiply-adds, M".to_owned());
+    columns.push(format!("{noun} before"));
+    columns.extend(["method", "network", "seed", "measured on"].map(str::to_owned));
+    columns
+}
+
+pub(super) fn row(point: &Point, shares_signs: bool) -> Row {
     let record = &point.record;
     let accuracy = record.accuracy().0;
     let integer = record.integer_accuracy.map(|accuracy| {
@@ -31,17 +46,24 @@ pub(super) fn row(point: &Point) -> Row {
     let mut cells = Vec::new();
     let mut cell = |key: String, shown: &str| cells.push((key, shown.to_owned()));
     cell(point.number.to_string(), &point.number.to_string());
-    cell(u8::from(!point.on_front).to_string(), if point.on_front { "front" } else { "beaten" });
+    let fronts = fronts(point);
+    cell(u8::from(fronts == BEATEN).to_string(), &fronts);
     cell(record.title.clone(), &record.title);
-    cell(record.relus.to_string(), &grouped(record.relus));
+    let counts = record.counts();
+    cell(counts.comparisons.to_string(), &grouped(counts.comparisons));
+    if shares_signs {
+        cell(counts.gated_values.to_string(), &grouped(counts.gated_values));
+    }
     cell(accuracy.to_string(), &format!("{accuracy:.2}"));
+    let per_thousand = record.compared.accuracy_per_thousand;
     let figures = [
         integer,
-        Some((record.accuracy_per_kilorelu, format!("{:.3}", record.accuracy_per_kilorelu))),
+        Some((per_thousand, format!("{per_thousand:.3}"))),
         timing(|timing| 1e3 * timing.online_s, 1),
         timing(|timing| timing.offline_s, 3),
         timing(|timing| timing.online_bytes as f64 / 1e6, 1),
         timing(|timing| timing.offline_bytes as f64 / 1e6, 1),
+        timing(|timing| timing.total_bytes() as f64 / 1e6, 1),
     ];
     for figure in figures {
         match figure {
@@ -50,7 +72,7 @@ pub(super) fn row(point: &Point) -> Row {
         }
     }
     cell(record.macs.to_string(), &format!("{:.1}", record.macs as f64 / 1e6));
-    cell(record.relus_before.to_string(), &grouped(record.relus_before));
+    cell(record.compared.before.to_string(), &grouped(record.compared.before));
     cell(record.method.clone(), &record.method);
     cell(record.network.clone(), &record.network);
     cell(record.seed.to_string(), &record.seed.to_string());
@@ -60,9 +82,32 @@ pub(super) fn row(point: &Point) -> Row {
     Row { number: point.number, on_front: point.on_front, cells }
 }
 
+/// What a result on no front is.
+const BEATEN: &str = "beaten";
+
+/// Where no other beats it.
+fn fronts(point: &Point) -> String {
+    let any = |is_on: fn(&PrivateFront) -> bool| point.private_fronts.iter().any(is_on);
+    let names = [
+        (point.on_front, point.record.counts().noun()),
+        (any(|front| front.online_time), "time"),
+        (any(|front| front.total_bytes), "bytes"),
+    ];
+    let names: Vec<_> = names.into_iter().filter(|(is_on, _)| *is_on).map(|(_, name)| name).collect();
+    if names.is_empty() { BEATEN.to_owned() } else { names.join(", ") }
+}
+
 /// Where and how a latency was measured.
-pub(super) fn describe(timing: &PrivateTiming) -> String {
-    let PrivateTiming { link, threads, processor, repeat, .. } = timing;
-    let threads = if *threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
-    format!("{link}, {threads} a party, {processor}, median of {repeat}")
+fn describe(timing: &PrivateTiming) -> String {
+    let session = match (timing.first_offline_bytes, timing.further_offline_bytes) {
+        (Some(first), Some(further)) => {
+            format!(
+                ", offline {} MB for a session's first image, {} for others",
+                megabytes(first),
+                megabytes(further)
+            )
+        }
+        _ => String::new(),
+    };
+    format!("{}, median of {}{session}", timing.setting(), timing.repeat)
 }

@@ -232,7 +232,9 @@ fn price(recipe: &Recipe, spec: &NetworkSpec, teacher: Option<u64>) -> Result<(u
             let probing = probes as f64 * training_minutes(recipe, macs, teacher, epochs);
             Ok((plans.len() + probes, probing + candidates.sum::<f64>()))
         }
-        Some(OptimizeSection::DeepReshape(_)) => Ok((1, training_minutes(recipe, macs, teacher, epochs))),
+        Some(OptimizeSection::DeepReshape(_) | OptimizeSection::SharedSigns(_)) => {
+            Ok((1, training_minutes(recipe, macs, teacher, epochs)))
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
-use network::cost::SignCounts;
+use network::cost::Counts;
 use network::inference_model::InferenceModel;
 use recipes::data;
 use recipes::trial::{TrialRounding, count_right, spread};
@@ -52,7 +52,7 @@ pub(super) struct Arguments {
 struct ModelReport {
     network: String,
     #[serde(flatten)]
-    signs: SignCounts,
+    counts: Counts,
     digest: String,
     data: String,
     images: u64,
@@ -91,7 +91,7 @@ fn evaluate_model(arguments: &Arguments, path: &Path, out: &mut dyn Write) -> an
     }
     let report = ModelReport {
         network: model.outline().name.clone(),
-        signs: model.outline().sign_counts(),
+        counts: model.outline().counts(),
         digest: digest(&model),
         data: set.name,
         images,
@@ -102,7 +102,7 @@ fn evaluate_model(arguments: &Arguments, path: &Path, out: &mut dyn Write) -> an
     if arguments.json {
         return write_json(out, &report);
     }
-    writeln!(out, "{}, frozen, {}", report.network, report.signs)?;
+    writeln!(out, "{}, frozen, {}", report.network, report.counts)?;
     let rounded = if report.private_rounding.is_some() { ", rounded as in private" } else { "" };
     writeln!(out, "{:.2}% of {images} test images of {}{rounded}", 100.0 * share, report.data)?;
     if let Some(record) = &arguments.record {

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::Args;
-use network::cost::SignCounts;
+use network::cost::Counts;
 use network::freeze::FreezeReport;
 use network::inference_model::InferenceModel;
 use serde::Serialize;
@@ -45,7 +45,7 @@ struct Report {
     calibration: Calibration,
     class_names: bool,
     #[serde(flatten)]
-    signs: SignCounts,
+    counts: Counts,
     overflow_count: u64,
     /// For a checkpoint: what the network and the model do on test images.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +86,7 @@ impl Report {
             weights: arguments.model.origin(),
             calibration: arguments.model.calibration(),
             class_names: !model.outline().class_names.is_empty(),
-            signs: model.outline().sign_counts(),
+            counts: model.outline().counts(),
             overflow_count: freezing.overflow_count(),
             accuracy: None,
             freezing,
@@ -118,9 +118,9 @@ impl Report {
             short(freezing.multiply_adds_before),
             short(freezing.multiply_adds_after)
         )?;
-        let Self { signs, .. } = self;
+        let Self { counts, .. } = self;
         let FreezeReport { round_trips, widest_ring_bits, .. } = freezing;
-        writeln!(out, "{signs} in {round_trips} round trips, widest ring {widest_ring_bits} bits")?;
+        writeln!(out, "{counts} in {round_trips} round trips, widest ring {widest_ring_bits} bits")?;
         self.write_rescales(out)?;
         self.write_calibration(out)?;
         self.accuracy.as_ref().map_or(Ok(()), |accuracy| accuracy.write(out))

@@ -1,4 +1,4 @@
-//! `sordino optimize METHOD`: a network, data and a ReLU budget become a trained network of few ReLUs.
+//! `sordino optimize METHOD`: a network, data and a budget become a trained network of few ReLUs or comparisons.
 
 mod recipe;
 
@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use recipes::method::{PlannedNetwork, Preview, ReluBudget, preview};
+use recipes::method::{GroupingRule, PlannedNetwork, Preview, ReluBudget, preview};
 
 use super::train::DeviceChoice;
 use super::{Answer, trainer};
@@ -26,6 +26,8 @@ enum Method {
     Snl(SnlArguments),
     /// Choose a HybReNet for the budget, with ReLU-reuse for the smallest (DeepReShape).
     Deepreshape(DeepReshapeArguments),
+    /// Choose a signet for the budget, in which one comparison decides for several values.
+    SharedSigns(SharedSignsArguments),
 }
 
 /// What every method takes.
@@ -34,16 +36,17 @@ pub(super) struct CommonArguments {
     /// Take everything that is not given here from this recipe [default: our recipe of the method].
     #[arg(long, value_name = "FILE")]
     pub(super) recipe: Option<PathBuf>,
-    /// The network that is to lose ReLUs: a name, or a TOML file [default: resnet18].
+    /// The network that is to lose ReLUs: a name, or a TOML file [default: resnet18; signet for shared signs].
     #[arg(long, value_name = "NETWORK")]
     network: Option<String>,
-    /// How many ReLUs may stay: 50000, 50K, or a part of them, 25%.
+    /// How many ReLUs or comparisons may stay: 50000, 50K, or a part of them, 25%.
     #[arg(long, value_name = "COUNT")]
     budget: Option<ReluBudget>,
     /// A folder of images, or synthetic [default: the recipe's, or synthetic].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The run or checkpoint of a teacher [default: the recipe's, or the full network is trained first].
+    /// The run or checkpoint of a teacher [default: the recipe's, or the full network is trained first; for shared signs
+    /// --teacher-network].
     #[arg(long, value_name = "CHECKPOINT")]
     teacher: Option<PathBuf>,
     /// Epochs of the last training.
@@ -125,12 +128,38 @@ struct DeepReshapeArguments {
     keep_network: bool,
 }
 
+#[derive(Debug, Args)]
+struct SharedSignsArguments {
+    #[command(flatten)]
+    common: CommonArguments,
+    /// Values that follow each sign, its own included [default: 2 to 16, by the budget].
+    #[arg(long, value_name = "COUNT")]
+    values_per_sign: Option<u64>,
+    /// Which channels share a sign [default: the recipe's, or neighbors].
+    #[arg(long, value_enum)]
+    grouping: Option<GroupingRule>,
+    /// What is trained first to teach, where there is no teacher [default: the recipe's; resnet10:m=16 on the synthetic
+    /// set].
+    #[arg(long, value_name = "NETWORK")]
+    teacher_network: Option<String>,
+    /// Afterwards keep only so many of its comparisons, chosen by SNL: 10K, or a part of them, 50%.
+    #[arg(long, value_name = "COUNT")]
+    mask_signs: Option<ReluBudget>,
+    /// Reach that number in about so many epochs [default: the recipe's schedule].
+    #[arg(long, value_name = "COUNT", requires = "mask_signs")]
+    search_epochs: Option<u32>,
+    /// Epochs of the training after that search.
+    #[arg(long, value_name = "COUNT", requires = "mask_signs")]
+    mask_epochs: Option<u32>,
+}
+
 impl Method {
     fn common(&self) -> &CommonArguments {
         match self {
             Self::Deepreduce(arguments) => &arguments.common,
             Self::Snl(arguments) => &arguments.common,
             Self::Deepreshape(arguments) => &arguments.common,
+            Self::SharedSigns(arguments) => &arguments.common,
         }
     }
 }
@@ -158,27 +187,33 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
 fn write_preview(preview: &Preview, out: &mut dyn Write) -> anyhow::Result<()> {
     match preview {
         Preview::Search { network, before, budget } => {
-            writeln!(
-                out,
-                "{network}: a search from {} ReLUs to {}",
-                grouped(before.relus),
-                grouped(*budget)
-            )?;
+            writeln!(out, "{network}: a search from {} to {}", before.counts(), grouped(*budget))?;
         }
         Preview::Probes(plans) => {
             writeln!(out, "networks that find the criticality of the stages; candidates follow from it:\n")?;
             write_plans(plans, out)?;
         }
         Preview::Networks(plans) => write_plans(plans, out)?,
+        Preview::Masked { plan, budget } => {
+            write_plans(std::slice::from_ref(plan), out)?;
+            writeln!(out, "\nthen a search for the {} of its comparisons that stay", grouped(*budget))?;
+        }
     }
     Ok(())
 }
 
 fn write_plans(plans: &[PlannedNetwork], out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut table = Table::new(&["<network", "ReLUs", "multiply-adds", "parameters"]);
+    let shares_signs = plans.iter().any(|plan| plan.cost.shares_signs());
+    let mut columns = vec!["<network", if shares_signs { "comparisons" } else { "ReLUs" }];
+    columns.extend(shares_signs.then_some("gated values"));
+    columns.extend(["multiply-adds", "parameters"]);
+    let mut table = Table::new(&columns);
     for plan in plans {
         let cost = plan.cost;
-        table.row(vec![plan.title.clone(), grouped(cost.relus), short(cost.macs), grouped(cost.parameters)]);
+        let mut cells = vec![plan.title.clone(), grouped(cost.relus)];
+        cells.extend(shares_signs.then(|| grouped(cost.gated_values)));
+        cells.extend([short(cost.macs), grouped(cost.parameters)]);
+        table.row(cells);
     }
     table.write(out)?;
     Ok(())

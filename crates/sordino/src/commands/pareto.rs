@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 use results::pareto::{Group, groups, page};
-use results::{RecordError, RunRecord, collect};
+use results::reproduce::PublishedPoint;
+use results::{RecordError, ResultRecord, RunRecord, Setting, collect};
 
 use super::{Answer, write_json};
 use crate::report::{Table, grouped, short};
@@ -60,41 +61,90 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
 
 fn write_group(group: &Group, out: &mut dyn Write) -> anyhow::Result<()> {
     let on_front = group.points.iter().filter(|point| point.on_front).count();
-    writeln!(out, "{}: {on_front} of {} on the front (*)\n", group.title(), group.points.len())?;
-    let mut table = Table::new(&[
-        "<",
-        "<network",
-        "ReLUs",
-        "multiply-adds",
-        "accuracy",
-        "integers",
-        "per 1000 ReLUs",
-        "online",
-        "offline",
-        "<link",
-    ]);
-    let missing = || "not measured".to_owned();
+    let (count, noun) = (group.points.len(), group.noun());
+    writeln!(out, "{}: {on_front} of {count} on the front (*) of accuracy against {noun}\n", group.title())?;
+    comparisons_table(group).write(out)?;
+    for setting in group.settings() {
+        writeln!(out, "\nmeasured with {setting}; on the front by online time (t), by bytes in all (b)\n")?;
+        measured_table(group, &setting).write(out)?;
+    }
+    if let Some(versions) = group.versions_apart() {
+        writeln!(out, "\nseveral versions of the protocol ({versions}): compare within one")?;
+    }
+    if group.unmeasured() > 0 {
+        writeln!(
+            out,
+            "\n{} of {count} not measured in private (sordino bench private --record)",
+            group.unmeasured()
+        )?;
+    }
+    Ok(())
+}
+
+/// Accuracy against comparisons, ours beside the best that a paper prints for no more of them.
+fn comparisons_table(group: &Group) -> Table {
+    let (noun, papers) = (group.noun(), group.papers());
+    let per_thousand = format!("per 1000 {noun}");
+    let mut columns = vec!["<", "<network", noun];
+    columns.extend(group.shares_signs().then_some("gated values"));
+    columns.extend(["multiply-adds", "accuracy", "integers", &per_thousand]);
+    columns.extend((!papers.is_empty()).then_some("<the papers' best for no more"));
+    let mut table = Table::new(&columns);
     for point in &group.points {
-        let record = &point.record;
-        let timing = record.private.first();
-        table.row(vec![
+        let (record, counts) = (&point.record, point.record.counts());
+        let mut cells = vec![
             if point.on_front { "*" } else { "" }.to_owned(),
             record.title.clone(),
-            grouped(record.relus),
+            grouped(counts.comparisons),
+        ];
+        cells.extend(group.shares_signs().then(|| grouped(counts.gated_values)));
+        cells.extend([
             short(record.macs),
             format!("{:.2}%", record.accuracy().0),
-            record.integer_accuracy.map_or_else(missing, |accuracy| {
-                let images = record
-                    .integer_images
-                    .map_or_else(String::new, |images| format!(" of {}", grouped(images)));
-                format!("{accuracy:.2}%{images}")
-            }),
-            format!("{:.3}", record.accuracy_per_kilorelu),
-            timing.map_or_else(missing, |timing| format!("{:.1} ms", 1e3 * timing.online_s)),
-            timing.map_or_else(missing, |timing| format!("{:.2} s", timing.offline_s)),
-            timing.map_or_else(String::new, |timing| timing.link.clone()),
+            integers(record),
+            format!("{:.3}", record.compared.accuracy_per_thousand),
+        ]);
+        cells.extend((!papers.is_empty()).then(|| best_printed(&papers, counts.comparisons)));
+        table.row(cells);
+    }
+    table
+}
+
+fn integers(record: &ResultRecord) -> String {
+    let Some(accuracy) = record.integer_accuracy else { return "not measured".to_owned() };
+    let images = record.integer_images.map_or_else(String::new, |images| format!(" of {}", grouped(images)));
+    format!("{accuracy:.2}%{images}")
+}
+
+/// `72.65% (DeepReShape, 26.1K)`.
+fn best_printed(papers: &[PublishedPoint], comparisons: u64) -> String {
+    // Printed counts are rounded: 13.1K stands for 13,056.
+    let fits = |point: &&PublishedPoint| point.relus <= comparisons + comparisons / 200;
+    let fitting = papers.iter().filter(fits);
+    let best = fitting.max_by(|one, other| one.accuracy.total_cmp(&other.accuracy));
+    best.map_or_else(
+        || "none".to_owned(),
+        |best| format!("{}% ({}, {})", best.accuracy, best.paper, best.printed_relus),
+    )
+}
+
+/// Accuracy against measured time and bytes, fastest first.
+fn measured_table(group: &Group, setting: &Setting<'_>) -> Table {
+    let mut measured: Vec<_> = group.measured(setting).collect();
+    measured.sort_by(|one, other| one.1.online_s.total_cmp(&other.1.online_s));
+    let mut table = Table::new(&["<", "<network", "accuracy", "online", "offline", "MB online", "MB in all"]);
+    let megabytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1e6);
+    for (point, timing, front) in measured {
+        let mark = |is_on: bool, letter: &str| if is_on { letter } else { " " }.to_owned();
+        table.row(vec![
+            mark(front.online_time, "t") + &mark(front.total_bytes, "b"),
+            point.record.title.clone(),
+            format!("{:.2}%", point.record.accuracy().0),
+            format!("{:.1} ms", 1e3 * timing.online_s),
+            format!("{:.2} s", timing.offline_s),
+            megabytes(timing.online_bytes),
+            megabytes(timing.total_bytes()),
         ]);
     }
-    table.write(out)?;
-    Ok(())
+    table
 }

@@ -109,11 +109,7 @@ pub(super) fn evaluate(arguments: &evaluate::Arguments, out: &mut dyn Write) -> 
     if arguments.json {
         return write_json(out, &outcome);
     }
-    let counted = match outcome.gated_values {
-        0 => format!("{} ReLUs", outcome.relus),
-        gated_values => network::text::comparisons(outcome.relus, gated_values),
-    };
-    writeln!(out, "{} after epoch {}, {counted}", outcome.network, outcome.epoch)?;
+    writeln!(out, "{} after epoch {}, {}", outcome.network, outcome.epoch, outcome.counts)?;
     for tried in &outcome.results {
         writeln!(
             out,

@@ -150,7 +150,7 @@ fn what_is_counted_from_the_spec_is_what_is_trained() {
         let network = assemble(&spec, Precision::F32);
         let figures = cost::Cost::of(&spec);
         assert_eq!(network.relu_count(), figures.relus, "{}", spec.name());
-        assert_eq!(network.gated_values(), figures.gated_values, "{}", spec.name());
+        assert_eq!(network.counts(), figures.counts(), "{}", spec.name());
         assert_eq!(network.parameter_count(), figures.parameters, "{}", spec.name());
     }
 }

@@ -70,7 +70,7 @@ pub(crate) fn predict(
 }
 
 /// Starts and lengths that cover a number of images.
-fn batches(images: usize, batch: usize) -> impl Iterator<Item = (i64, i64)> {
+pub(super) fn batches(images: usize, batch: usize) -> impl Iterator<Item = (i64, i64)> {
     let batch = batch.max(1);
     (0..images).step_by(batch).map(move |start| (start as i64, batch.min(images - start) as i64))
 }

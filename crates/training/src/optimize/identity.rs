@@ -59,8 +59,13 @@ pub(crate) fn comparable(recipe: &Recipe) -> Recipe {
     let mut recipe = recipe.clone();
     recipe.title = String::new();
     recipe.data.directory = None;
-    if let Some(OptimizeSection::Snl(section)) = &mut recipe.optimize {
-        (section.max_epochs, section.checkpoint_every) = (1, 1);
+    let search = match &mut recipe.optimize {
+        Some(OptimizeSection::Snl(section)) => Some(section),
+        Some(OptimizeSection::SharedSigns(section)) => section.mask.as_mut(),
+        _ => None,
+    };
+    if let Some(search) = search {
+        (search.max_epochs, search.checkpoint_every) = (1, 1);
     }
     recipe
 }

@@ -50,18 +50,19 @@ impl Job<'_> {
         let settled = self.options.folder.join("settled");
         let mask_file = settled.join("mask.sordino-mask");
         if !settled.join("settled.json").is_file() {
-            watch.part(&format!("search: {} from {} ReLUs to {budget}", self.spec.name(), self.baseline()));
+            let before = Cost::of(&self.spec).counts();
+            watch.part(&format!("search: {} from {before} to {budget} {}", self.spec.name(), before.noun()));
             self.search(section, budget, images, &teacher, &settled, watch)?;
         }
         let figures: SearchFigures = read_json(&settled.join("settled.json"))?;
-        let short = if figures.relus < budget {
+        let short = if figures.counts.comparisons < budget {
             format!(", the most of {budget} that whole channels allow")
         } else {
             String::new()
         };
         watch.part(&format!(
-            "fine-tuning: {} ReLUs{short}; {:.2}% before settling, {:.2}% after, on {} images",
-            figures.relus,
+            "fine-tuning: {}{short}; {:.2}% before settling, {:.2}% after, on {} images",
+            figures.counts,
             100.0 * figures.accuracy_before_settling,
             100.0 * figures.accuracy_after_settling,
             figures.tried_on
@@ -74,11 +75,11 @@ impl Job<'_> {
         }
         recipe.start = Some(StartSection { checkpoint: settled });
         recipe.mask = Some(MaskSection { file: mask_file });
-        recipe.title = format!("{} linearized to {} ReLUs", self.spec.name(), figures.relus);
-        let cost = Cost { relus: figures.relus, ..Cost::of(&self.spec) };
+        recipe.title = format!("{} linearized to {}", self.spec.name(), figures.counts);
+        let macs = Cost::of(&self.spec).macs;
         let title = recipe.title.clone();
         let record =
-            self.train_recorded(recipe, &title, cost, &self.options.folder.join("trained"), watch)?;
+            self.train_recorded(recipe, &title, macs, &self.options.folder.join("trained"), watch)?;
         Ok(Found { records: vec![record], criticality: Vec::new() })
     }
 

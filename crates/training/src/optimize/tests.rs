@@ -87,8 +87,8 @@ fn recipe(section: &str) -> Recipe {
 fn assert_keeps_accuracy(record: &ResultRecord) {
     let (_, full) = teacher();
     assert!(*full > 85.0, "the full network has {full}%");
-    assert!(record.relus <= RELUS / 4 && record.relus > 0, "{} ReLUs", record.relus);
-    assert_eq!(record.relus_before, RELUS);
+    assert!(record.comparisons() <= RELUS / 4 && record.comparisons() > 0, "{}", record.counts());
+    assert_eq!(record.compared.before, RELUS);
     assert!(record.float_accuracy > full - 5.0, "{}% after {full}%", record.float_accuracy);
 }
 
@@ -103,12 +103,12 @@ fn snl_hits_a_quarter_exactly_and_keeps_the_accuracy() {
     let mut watch = Silent::default();
     let found = optimize(&recipe, &options(folder.path()), &mut watch).unwrap();
     let record = &found.records[0];
-    assert_eq!(record.relus, RELUS / 4);
+    assert_eq!(record.comparisons(), RELUS / 4);
     assert_keeps_accuracy(record);
     // The search itself came down to the budget; at most 2% were moved by rank.
     let last = watch.searches.last().unwrap();
-    assert!(last.relus.abs_diff(RELUS / 4) <= RELUS / 4 / 50, "{} ReLUs", last.relus);
-    assert!(watch.searches.iter().all(|epoch| epoch.by_site.iter().sum::<u64>() == epoch.relus));
+    assert!(last.counts.comparisons.abs_diff(RELUS / 4) <= RELUS / 4 / 50, "{}", last.counts);
+    assert!(watch.searches.iter().all(|epoch| epoch.by_site.iter().sum::<u64>() == epoch.counts.comparisons));
     // The mask that the checkpoint holds is 0/1 and has the count.
     let checkpoint = Checkpoint::load(Path::new(&record.checkpoint), Part::Weights).unwrap();
     let spec = checkpoint.spec().unwrap();
@@ -215,4 +215,97 @@ fn deepreshape_keeps_the_accuracy_at_a_quarter() {
     let recipe = recipe("method = \"deepreshape\"\nbudget = \"25%\"\nkeep_network = true");
     let found = optimize(&recipe, &options(folder.path()), &mut Silent::default()).unwrap();
     assert_keeps_accuracy(&found.records[0]);
+}
+
+/// A signet of 64 + 5 * 16 comparisons for each sign of its second stage, and what a mask leaves of them.
+#[test]
+fn shared_signs_take_the_network_of_the_budget_and_mask_its_signs() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recipe = recipe(
+        "method = \"shared-signs\"\nbudget = 300\nvalues_per_sign = 4\nmask_epochs = 2\nmask_learning_rate = 0.02\n\
+         mask = { budget = \"50%\", max_moved = 0.2, learning_rate = 2e-2, batch = 50, penalty = { kind = \"paced\", first = 8e-3, raise = 2.0, \
+         hold_epochs = 1, epochs = 4 } }",
+    );
+    recipe.network = recipes::recipe::NetworkSection::named("signet:stream=8+16+32,depths=1+1+1");
+    recipe.training.epochs = 2;
+    recipe.data.synthetic.as_mut().unwrap().training = 600;
+    let mut watch = Silent::default();
+    let found = optimize(&recipe, &options(folder.path()), &mut watch).unwrap();
+    let [whole, masked] = &found.records[..] else { panic!("{} records", found.records.len()) };
+    assert_eq!(whole.network, "signet:signs=0+2+10,stream=8+16+32,depths=1+1+1");
+    assert_eq!((whole.method.as_str(), masked.method.as_str()), ("shared-signs", "snl"));
+    let counts = |comparisons| network::cost::Counts { comparisons, gated_values: 3 * comparisons };
+    assert_eq!((whole.counts(), whole.compared.before), (counts(288), 288));
+    // A masked sign takes its three followers with it.
+    assert_eq!((masked.counts(), masked.compared.before), (counts(144), 288));
+    assert!(masked.title.contains("144 comparisons and 432 gated values"), "{}", masked.title);
+    assert!(watch.searches.iter().all(|epoch| epoch.counts.gated_values == 3 * epoch.counts.comparisons));
+    let described = ResultRecord::of_checkpoint(
+        &Checkpoint::load(Path::new(&masked.checkpoint), Part::Description).unwrap(),
+        Path::new(&masked.checkpoint),
+    );
+    assert_eq!(described.unwrap().counts(), masked.counts());
+
+    // What an interrupted call has done is not done again.
+    std::fs::remove_file(folder.path().join(RECORDS)).unwrap();
+    std::fs::remove_dir_all(folder.path().join("masked/trained")).unwrap();
+    let mut again = Silent::default();
+    assert_eq!(optimize(&recipe, &options(folder.path()), &mut again).unwrap(), found);
+    assert_eq!((again.epochs, again.searches.len()), (2, 0));
+}
+
+#[test]
+fn shared_signs_train_their_teacher_where_none_is_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recipe = recipe(
+        "method = \"shared-signs\"\nbudget = 150\nvalues_per_sign = 2\nteacher_network = \"resnet10:m=2\"",
+    );
+    recipe.network = recipes::recipe::NetworkSection::named("signet:stream=4+8+8,depths=1+1+1");
+    recipe.teacher = None;
+    recipe.training.epochs = 1;
+    recipe.training.schedule.warm_up_epochs = 0.0;
+    recipe.data.synthetic.as_mut().unwrap().training = 100;
+    let mut watch = Silent::default();
+    let found = optimize(&recipe, &options(folder.path()), &mut watch).unwrap();
+    assert_eq!(
+        watch.parts,
+        [
+            "teacher: resnet10:m=2",
+            "signet:signs=0+1+5,values=2,stream=4+8+8,depths=1+1+1: 144 comparisons and 144 gated values"
+        ]
+    );
+    assert_eq!(found.records[0].recipe.teacher.as_ref().unwrap().checkpoint, folder.path().join("teacher"));
+    let Some(OptimizeSection::SharedSigns(section)) = &mut recipe.optimize else { unreachable!() };
+    section.budget = "100".parse().unwrap();
+    let error = optimize(&recipe, &options(&folder.path().join("none")), &mut watch).unwrap_err().to_string();
+    assert!(error.contains("the nearest that can are 144 or 288"), "{error}");
+}
+
+#[test]
+fn groups_are_chosen_by_the_signs_that_agree() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recipe = recipe(
+        "method = \"shared-signs\"\nbudget = 288\nvalues_per_sign = 2\ngrouping = \"agreement\"\ngrouping_epochs = 2",
+    );
+    recipe.network = recipes::recipe::NetworkSection::named("signet:stream=8+16+32,depths=1+1+1");
+    recipe.training.epochs = 2;
+    recipe.data.synthetic.as_mut().unwrap().training = 400;
+    let mut watch = Silent::default();
+    let found = optimize(&recipe, &options(folder.path()), &mut watch).unwrap();
+    let record = &found.records[0];
+    assert!(record.network.ends_with("(grouped by agreement)"), "{}", record.network);
+    assert_eq!(record.counts(), network::cost::Counts { comparisons: 288, gated_values: 288 });
+    let spec = NetworkSpec::from_file(&folder.path().join("grouped.toml")).unwrap();
+    for (signs, channels) in network::transform::shared_signs(&spec) {
+        let groups = signs.grouping.groups(channels);
+        assert!(groups.iter().all(|group| group.len() == 2));
+        let neighbors = network::spec::Grouping::Contiguous { values_per_sign: 2 }.groups(channels);
+        assert_ne!(groups, neighbors);
+    }
+    // What was chosen stays when an interrupted call goes on.
+    std::fs::remove_file(folder.path().join(RECORDS)).unwrap();
+    std::fs::remove_dir_all(folder.path().join("trained")).unwrap();
+    let mut again = Silent::default();
+    assert_eq!(optimize(&recipe, &options(folder.path()), &mut again).unwrap(), found);
+    assert_eq!(again.epochs, 2);
 }

@@ -249,3 +249,34 @@ fn read_mask(recipe: &Recipe, spec: &NetworkSpec) -> Result<Option<ActivationMas
     let read = |section: &MaskSection| ActivationMask::from_file(&section.file, spec);
     Ok(recipe.mask.as_ref().map(read).transpose()?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The folders of recipes that are meant for one call, each beside its teacher.
+    #[test]
+    fn students_that_ship_together_go_together() {
+        let recipes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");
+        for folder in ["frontier", "ablations"] {
+            let mut students = Vec::new();
+            for entry in std::fs::read_dir(recipes.join(folder)).unwrap() {
+                let path = entry.unwrap().path();
+                let recipe = Recipe::from_file(&path).unwrap();
+                if path.ends_with("teacher.toml") {
+                    continue;
+                }
+                let teacher = recipe.teacher.as_ref().map(|teacher| teacher.checkpoint.clone());
+                assert_eq!(
+                    teacher,
+                    Some(Path::new("runs").join(folder).join("teacher")),
+                    "{}",
+                    path.display()
+                );
+                students.push(recipe);
+            }
+            assert_eq!(students.len(), 9, "{folder}");
+            must_go_together(students.iter()).unwrap();
+        }
+    }
+}

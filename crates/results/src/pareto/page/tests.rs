@@ -1,7 +1,9 @@
 use super::*;
 use crate::pareto::{Detail, groups};
 use crate::record::tests::{example, timing};
-use crate::{FrozenModel, RunRecord};
+use crate::{Compared, FrozenModel, RunRecord};
+use network::cost::Counts;
+use network::text::grouped;
 use network::zoo;
 
 fn example_groups() -> Vec<Group> {
@@ -9,7 +11,16 @@ fn example_groups() -> Vec<Group> {
     measured.note_model(FrozenModel { file: "m.sordino".into(), digest: "m".into() }, 71.03, 10_000);
     measured.note_timing(timing(0.0213, "loopback", "m"));
     measured.note_timing(timing(0.264, "1000 Mb/s, 20 ms round trip", "m"));
-    let records = [measured, example("plain", 557_056, 78.86), example("beaten", 600_000, 70.01)];
+    // Two values follow each sign, and the older protocol measured it.
+    let mut shared = example("shared signs", 26_113, 71.16);
+    shared.compared = Compared::new(Counts { comparisons: 26_113, gated_values: 52_226 }, 26_113, 71.16);
+    let older = crate::PrivateTiming { protocol_version: Some(2), ..timing(0.0318, "loopback", "n") };
+    shared.private = vec![crate::PrivateTiming {
+        first_offline_bytes: Some(8_800_000),
+        further_offline_bytes: Some(4_700_000),
+        ..older
+    }];
+    let records = [measured, example("plain", 557_056, 78.86), example("beaten", 600_000, 70.01), shared];
     let run = |record| RunRecord { record, checkpoint: None, mask: None };
     let mut groups = groups(records.map(run).into()).unwrap();
     let spec = zoo::build("resnet10:m=4", 16, 10).unwrap();
@@ -83,20 +94,21 @@ fn every_figure_comes_from_the_records_or_the_papers() {
     let mut known: Vec<String> = Vec::new();
     for point in &groups[0].points {
         let record = &point.record;
-        known.extend([point.number.to_string(), record.seed.to_string(), grouped(record.relus)]);
-        known.extend([grouped(record.relus_before), format!("{:.1}", record.macs as f64 / 1e6)]);
-        known.extend([
-            format!("{:.2}", record.float_accuracy),
-            format!("{:.3}", record.accuracy_per_kilorelu),
-        ]);
+        let compared = record.compared;
+        let counts = [compared.counts.comparisons, compared.counts.gated_values, compared.before];
+        known.extend(counts.map(grouped));
+        known.extend([point.number, record.seed as usize].map(|number| number.to_string()));
+        known.extend([format!("{:.1}", record.macs as f64 / 1e6), format!("{:.2}", record.float_accuracy)]);
+        known.push(format!("{:.3}", compared.accuracy_per_thousand));
         known.extend(record.integer_accuracy.map(|accuracy| format!("{accuracy:.2}")));
         known.extend(record.integer_images.map(|images| images.to_string()));
         for timing in &record.private {
             known.extend([format!("{:.1}", 1e3 * timing.online_s), format!("{:.3}", timing.offline_s)]);
-            known.extend(
-                [timing.online_bytes, timing.offline_bytes].map(|bytes| format!("{:.1}", bytes as f64 / 1e6)),
-            );
+            let bytes = [timing.online_bytes, timing.offline_bytes, timing.total_bytes()].into_iter();
+            let bytes = bytes.chain(timing.first_offline_bytes).chain(timing.further_offline_bytes);
+            known.extend(bytes.map(|bytes| format!("{:.1}", bytes as f64 / 1e6)));
             known.extend([timing.threads, timing.repeat].map(|count| count.to_string()));
+            known.extend(timing.protocol_version.map(|version| version.to_string()));
             known.extend(timing.link.split([' ', ',']).map(str::to_owned));
         }
         for layer in point.detail.iter().flat_map(|detail| &detail.layers) {
@@ -115,7 +127,8 @@ fn every_figure_comes_from_the_records_or_the_papers() {
         assert!(known.contains(figure), "{figure} is nobody's");
     }
     // And the other way round: what was recorded is shown.
-    for figure in ["71.15", "71.03", "10000", "26,112", "555.5", "21.3", "264.0", "0.456", "14.3", "51.0"] {
+    let recorded = ["71.15", "71.03", "10000", "26,112", "52,226", "555.5", "21.3", "264.0", "0.456", "14.3"];
+    for figure in recorded.into_iter().chain(["51.0", "65.3", "31.8", "19.0", "8.8", "4.7"]) {
         assert!(shown.iter().any(|other| other == figure), "{figure}");
     }
 }
@@ -126,8 +139,29 @@ fn what_was_not_measured_says_so() {
     let page = page(&groups(vec![run]).unwrap());
     assert_well_formed(&page);
     assert!(page.contains("not measured: <code>sordino bench private"));
-    // Integers, online, offline, two counts of bytes, and where.
-    assert_eq!(page.matches(">not measured</td>").count(), 6);
+    // Integers, online, offline, three counts of bytes, and where.
+    assert_eq!(page.matches(">not measured</td>").count(), 7);
+    assert!(!page.contains("bytes in all</h3>"));
+}
+
+#[test]
+fn shared_signs_are_counted_apart_and_versions_drawn_apart() {
+    let page = page(&example_groups());
+    assert!(page.contains("<th>comparisons</th><th>gated values</th>") && !page.contains("<th>ReLUs before"));
+    assert!(page.contains("26,113 comparisons and 52,226 gated values, 71.16%"));
+    assert!(page.contains("several versions of the protocol (protocol 4, protocol 2)"));
+    for name in ["measured online: protocol 4, loopback", "measured bytes: protocol 2, loopback"] {
+        assert!(page.contains(name), "{name}");
+    }
+    // Beaten by nobody who was measured alike.
+    assert!(page.contains(">comparisons, time, bytes</td>"));
+    let run = RunRecord { record: example("plain", 1000, 50.0), checkpoint: None, mask: None };
+    let plain = super::page(&groups(vec![run]).unwrap());
+    assert!(
+        plain.contains("<th>ReLUs</th>")
+            && !plain.contains("comparisons")
+            && !plain.contains("several versions")
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::bail;
 use inference::client::Answer as Learned;
-use network::cost::{Cost, SignCounts};
+use network::cost::{Cost, Counts};
 use network::inference_model::ModelOutline;
 use network::zoo;
 use serde::Serialize;
@@ -18,7 +18,7 @@ use crate::report::{Table, grouped, percent};
 pub(super) struct Report {
     model: String,
     #[serde(flatten)]
-    signs: SignCounts,
+    counts: Counts,
     /// ReLUs of the network before any was dropped, where signs are not shared.
     #[serde(skip_serializing_if = "Option::is_none")]
     relus_of: Option<u64>,
@@ -87,12 +87,9 @@ fn confidence(logits: &[i64], unit: f64) -> f64 {
 
 impl Report {
     pub(super) fn new(model: &str, outline: &ModelOutline, images: Vec<ImageReport>) -> Self {
-        let signs = outline.sign_counts();
-        let relus_of = match signs {
-            SignCounts::Relus { relus } => Some(relus_before(outline).unwrap_or(relus)),
-            SignCounts::Shared { .. } => None,
-        };
-        Self { model: model.to_owned(), signs, relus_of, images }
+        let counts = outline.counts();
+        let relus_of = (!counts.shares_signs()).then(|| relus_before(outline).unwrap_or(counts.comparisons));
+        Self { model: model.to_owned(), counts, relus_of, images }
     }
 
     pub(super) fn answer(&self) -> Answer {
@@ -100,10 +97,9 @@ impl Report {
     }
 
     pub(super) fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let of = self
-            .relus_of
-            .map(|of| format!(" of {} ({})", grouped(of), percent(self.signs.comparisons(), of)));
-        writeln!(out, "{}: {}{}\n", self.model, self.signs, of.unwrap_or_default())?;
+        let of =
+            self.relus_of.map(|of| format!(" of {} ({})", grouped(of), percent(self.counts.comparisons, of)));
+        writeln!(out, "{}: {}{}\n", self.model, self.counts, of.unwrap_or_default())?;
         self.table().write(out)?;
         writeln!(out)?;
         let count = self.images.len();
@@ -193,8 +189,12 @@ mod tests {
 
     #[test]
     fn one_answer_that_differs_is_a_negative_answer() {
-        let report =
-            |images| Report { model: "m".into(), signs: SignCounts::new(1, 0), relus_of: Some(4), images };
+        let report = |images| Report {
+            model: "m".into(),
+            counts: Counts { comparisons: 1, gated_values: 0 },
+            relus_of: Some(4),
+            images,
+        };
         assert_eq!(report(vec![image("cup", true), image("plate", true)]).answer(), Answer::Yes);
         let report = report(vec![image("cup", true), image("cup", false)]);
         assert_eq!(report.answer(), Answer::No);

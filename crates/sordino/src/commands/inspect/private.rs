@@ -7,7 +7,7 @@ use anyhow::Context;
 use client::{Cost, Rates};
 use inference::plan::{Depth, LayerTraffic, Plan, PlannedMemory, PlannedRing, Terms};
 use inference::transcript::Traffic;
-use network::cost::SignCounts;
+use network::cost::{Counts, LineCounts};
 use network::freeze::FreezeReport;
 use network::inference_model::{InferenceModel, LinearGeometry, ModelOutline};
 use serde::Serialize;
@@ -26,7 +26,7 @@ pub(super) struct PrivateReport {
     convolutions_before: Option<usize>,
     convolutions_after: usize,
     #[serde(flatten)]
-    signs: SignCounts,
+    counts: Counts,
     linearized: u64,
     set_up: Phase,
     /// Of the first inference of a session.
@@ -89,7 +89,7 @@ struct Memory {
 struct Layer {
     name: String,
     #[serde(flatten)]
-    signs: SignCounts,
+    counts: LineCounts,
     linearized: u64,
     offline_bytes: u64,
     online_bytes: u64,
@@ -114,9 +114,11 @@ impl PrivateReport {
         let traffic = plan.traffic(depth);
         let links = link.map_or_else(|| vec![Link::LAN, Link::WAN], |link| vec![link]);
         let layers = plan.layers(depth);
-        let gated_values = layers.iter().map(|layer| layer.gated_values).sum();
-        let signs = SignCounts::new(layers.iter().map(|layer| layer.relus).sum(), gated_values);
-        let layers = layers.into_iter().map(|layer| Layer::new(layer, &plan, gated_values > 0));
+        let counts = Counts {
+            comparisons: layers.iter().map(|layer| layer.relus).sum(),
+            gated_values: layers.iter().map(|layer| layer.gated_values).sum(),
+        };
+        let layers = layers.into_iter().map(|layer| Layer::new(layer, &plan, counts.shares_signs()));
         let layers: Vec<_> = layers.collect();
         let known = KnownRates::load();
         let he = plan.rings().into_iter().map(HeLine::from);
@@ -125,7 +127,7 @@ impl PrivateReport {
             convolutions_before: freezing.map(|freezing| freezing.convolutions_before),
             convolutions_after: freezing
                 .map_or_else(|| convolution_count(model.outline()), |freezing| freezing.convolutions_after),
-            signs,
+            counts,
             linearized: layers.iter().map(|layer| layer.linearized).sum(),
             truncation_bytes: layers.iter().map(|layer| layer.truncation_bytes).sum(),
             least_times: links.iter().map(|link| Times::least(link, &plan)).collect(),
@@ -181,17 +183,18 @@ impl PrivateReport {
 
     fn layer_table(&self) -> Table {
         let bytes = ["offline MB", "online MB", "truncation MB", "weights MB"];
-        let signs: &[&str] = match self.signs {
-            SignCounts::Relus { .. } => &["<layer", "ReLUs", "linearized"],
-            SignCounts::Shared { .. } => &["<layer", "comparisons", "gated values", "linearized"],
+        let shares_signs = self.counts.shares_signs();
+        let counted: &[&str] = match shares_signs {
+            true => &["<layer", "comparisons", "gated values", "linearized"],
+            false => &["<layer", "ReLUs", "linearized"],
         };
-        let mut table = Table::new(&[signs, &bytes].concat());
+        let mut table = Table::new(&[counted, &bytes].concat());
         self.layers.iter().for_each(|layer| table.row(layer.cells()));
         table.rule();
         let sum = |of: fn(&Layer) -> u64| self.layers.iter().map(of).sum();
         let total = Layer {
             name: "total".to_owned(),
-            signs: self.signs,
+            counts: self.counts.line(shares_signs),
             linearized: self.linearized,
             offline_bytes: sum(|layer| layer.offline_bytes),
             online_bytes: sum(|layer| layer.online_bytes),
@@ -238,10 +241,11 @@ impl From<PlannedRing> for HeLine {
 
 impl Layer {
     fn new(traffic: LayerTraffic, plan: &Plan, shares_signs: bool) -> Self {
+        let counts = Counts { comparisons: traffic.relus, gated_values: traffic.gated_values };
         let job = plan.linear().iter().find(|job| job.step == traffic.step);
         Self {
             name: traffic.name,
-            signs: SignCounts::within(traffic.relus, traffic.gated_values, shares_signs),
+            counts: counts.line(shares_signs),
             linearized: traffic.linearized,
             offline_bytes: traffic.homomorphic + traffic.nonlinear_offline,
             online_bytes: traffic.online,
@@ -254,9 +258,12 @@ impl Layer {
         let quiet = |cell: String, value: u64| if value == 0 { "-".to_owned() } else { cell };
         let bytes = |bytes: u64| quiet(megabytes(bytes), bytes);
         let count = |count: u64| quiet(grouped(count), count);
-        let mut cells = vec![self.name.clone(), count(self.signs.comparisons())];
-        if let SignCounts::Shared { gated_values, .. } = self.signs {
-            cells.push(count(gated_values));
+        let mut cells = vec![self.name.clone()];
+        match self.counts {
+            LineCounts::Relus { relus } => cells.push(count(relus)),
+            LineCounts::Shared { comparisons, gated_values } => {
+                cells.extend([count(comparisons), count(gated_values)]);
+            }
         }
         cells.push(count(self.linearized));
         let sizes = [self.offline_bytes, self.online_bytes, self.truncation_bytes, self.weight_bytes];

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use recipes::data::{DataKind, survey};
-use recipes::method::{Granularity, OptimizeSection, PenaltySchedule, ReluBudget};
+use recipes::method::{Granularity, OptimizeSection, PenaltySchedule, ReluBudget, SnlSection};
 use recipes::recipe::{Augmentation, NetworkSection, Precision, Recipe, ScheduleKind, TeacherSection};
 
 use super::{CommonArguments, Method};
@@ -16,11 +16,14 @@ pub(super) const SYNTHETIC: &str = "synthetic";
 const DEEPREDUCE: &str = "deepreduce-28.7k";
 const SNL: &str = "snl-resnet18-25k";
 const DEEPRESHAPE: &str = "hybrenet-163k-cifar100";
+const SHARED_SIGNS: &str = "shared-signs-26k-cifar100";
 
 /// Epochs, batch and, except after a search, rate of a first try on the synthetic set.
 const TRIAL_EPOCHS: u32 = 12;
 const TRIAL_BATCH: usize = 50;
 const TRIAL_RATE: f64 = 0.1;
+/// What teaches networks with shared signs there.
+const TRIAL_TEACHER: &str = "resnet10:m=16";
 
 /// Epochs in which the rate rises, when one of our recipes trains another network than its own: with few ReLUs some
 /// networks fall over at the full rate in their first epoch and never recover.
@@ -56,6 +59,7 @@ fn base(method: &Method, common: &CommonArguments) -> anyhow::Result<(Recipe, bo
         Method::Deepreduce(_) => (DEEPREDUCE, "deepreduce"),
         Method::Snl(_) => (SNL, "snl"),
         Method::Deepreshape(_) => (DEEPRESHAPE, "deepreshape"),
+        Method::SharedSigns(_) => (SHARED_SIGNS, "shared-signs"),
     };
     if let Some(path) = &common.recipe {
         let recipe = Recipe::from_file(path)?;
@@ -110,14 +114,22 @@ fn set_synthetic(recipe: &mut Recipe) {
     recipe.training.augmentation = Augmentation::default();
     recipe.training.evaluate_every = 1;
     set_epochs(recipe, TRIAL_EPOCHS);
-    if let Some(OptimizeSection::Snl(snl)) = &mut recipe.optimize {
-        snl.batch = TRIAL_BATCH;
-        snl.learning_rate = 5e-3;
-        snl.penalty =
-            PenaltySchedule::Paced { first: 4e-3, raise: 1.5, hold_epochs: 2, epochs: TRIAL_EPOCHS };
-    } else {
-        recipe.training.schedule.learning_rate = TRIAL_RATE;
+    match &mut recipe.optimize {
+        Some(OptimizeSection::Snl(snl)) => set_trial_search(snl),
+        Some(OptimizeSection::SharedSigns(section)) => {
+            recipe.training.schedule.learning_rate = TRIAL_RATE;
+            section.teacher_network = TRIAL_TEACHER.to_owned();
+            section.mask_epochs = TRIAL_EPOCHS;
+            section.mask.iter_mut().for_each(set_trial_search);
+        }
+        _ => recipe.training.schedule.learning_rate = TRIAL_RATE,
     }
+}
+
+fn set_trial_search(snl: &mut SnlSection) {
+    snl.batch = TRIAL_BATCH;
+    snl.learning_rate = 5e-3;
+    snl.penalty = PenaltySchedule::Paced { first: 4e-3, raise: 1.5, hold_epochs: 2, epochs: TRIAL_EPOCHS };
 }
 
 /// Another number of epochs; milestones and the teacher's warm-up move in proportion, the rate's takes a quarter at most.
@@ -144,14 +156,7 @@ fn set_method(recipe: &mut Recipe, method: &Method, budget: Option<ReluBudget>) 
             if arguments.channels {
                 section.granularity = Granularity::Channel;
             }
-            if let Some(epochs) = arguments.search_epochs {
-                let (first, raise) = match section.penalty {
-                    PenaltySchedule::Patient { first, .. } => (first, 1.3),
-                    PenaltySchedule::Paced { first, raise, .. } => (first, raise),
-                };
-                let hold_epochs = (epochs / 8).min(5);
-                section.penalty = PenaltySchedule::Paced { first, raise, hold_epochs, epochs };
-            }
+            set_search_epochs(section, arguments.search_epochs);
         }
         (Some(OptimizeSection::DeepReduce(section)), Method::Deepreduce(arguments)) => {
             section.budget = budget.or(section.budget);
@@ -167,9 +172,38 @@ fn set_method(recipe: &mut Recipe, method: &Method, budget: Option<ReluBudget>) 
                 section.order = order.clone();
             }
         }
+        (Some(OptimizeSection::SharedSigns(section)), Method::SharedSigns(arguments)) => {
+            section.budget = budget.unwrap_or(section.budget);
+            section.values_per_sign = arguments.values_per_sign.or(section.values_per_sign);
+            section.grouping = arguments.grouping.unwrap_or(section.grouping);
+            if let Some(network) = &arguments.teacher_network {
+                section.teacher_network.clone_from(network);
+            }
+            if let Some(budget) = arguments.mask_signs {
+                let is_trial = section.mask.is_none() && recipe.data.set == DataKind::Synthetic;
+                let mask = section.mask.get_or_insert_with(|| SnlSection::new(budget));
+                mask.budget = budget;
+                if is_trial {
+                    set_trial_search(mask);
+                }
+                set_search_epochs(mask, arguments.search_epochs);
+            }
+            section.mask_epochs = arguments.mask_epochs.unwrap_or(section.mask_epochs);
+        }
         _ => bail!("the recipe is one of another method"),
     }
     Ok(())
+}
+
+/// A search of so many epochs.
+fn set_search_epochs(section: &mut SnlSection, epochs: Option<u32>) {
+    let Some(epochs) = epochs else { return };
+    let (first, raise) = match section.penalty {
+        PenaltySchedule::Patient { first, .. } => (first, 1.3),
+        PenaltySchedule::Paced { first, raise, .. } => (first, raise),
+    };
+    let hold_epochs = (epochs / 8).min(5);
+    section.penalty = PenaltySchedule::Paced { first, raise, hold_epochs, epochs };
 }
 
 #[cfg(test)]
@@ -205,5 +239,23 @@ mod tests {
         assert_eq!(rate("optimize deepreduce --budget 25%"), 0.1);
         assert_eq!(rate("optimize snl --budget 25%"), 0.03);
         assert_eq!(recipe("optimize deepreshape --budget 25%").training.batch, 50);
+    }
+
+    #[test]
+    fn shared_signs_take_values_and_masks_from_the_line() {
+        let section = |line: &str| match recipe(line).optimize {
+            Some(OptimizeSection::SharedSigns(section)) => section,
+            other => panic!("{other:?}"),
+        };
+        let plain = section("optimize shared-signs --budget 3.3K");
+        assert_eq!((plain.values_per_sign, plain.mask.as_ref()), (None, None));
+        assert_eq!(plain.teacher_network, TRIAL_TEACHER);
+        let line = "optimize shared-signs --budget 3.3K --values-per-sign 8 --mask-signs 50% --search-epochs 4 --mask-epochs 3";
+        let masked = section(line);
+        assert_eq!((masked.values_per_sign, masked.mask_epochs), (Some(8), 3));
+        let mask = masked.mask.unwrap();
+        assert_eq!((mask.budget, mask.batch), (ReluBudget::FractionOfBaseline(0.5), TRIAL_BATCH));
+        assert!(matches!(mask.penalty, PenaltySchedule::Paced { epochs: 4, .. }));
+        assert_eq!(recipe("optimize shared-signs --budget 3.3K").network.name, "signet");
     }
 }

@@ -107,7 +107,7 @@ impl Many<'_> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         for record in records {
             kept.results += 1;
-            kept.front.insert(record.relus, record.float_accuracy, record);
+            kept.front.insert(record.comparisons(), record.float_accuracy, record);
         }
         let text = serde_json::to_string_pretty(&kept.front())?;
         let path = self.whole.folder.join("front.json");

@@ -49,9 +49,9 @@ impl OptimizeWatch for Terminal {
 
     fn search(&mut self, epoch: &SearchEpoch) {
         self.0.say(&format!(
-            "search epoch {}: {} ReLUs, penalty {:.2e}, loss {:.4}, learned {:.2}%, {} {:.2}%, {:.1} s",
+            "search epoch {}: {}, penalty {:.2e}, loss {:.4}, learned {:.2}%, {} {:.2}%, {:.1} s",
             epoch.epoch,
-            grouped(epoch.relus),
+            epoch.counts,
             epoch.penalty,
             epoch.loss,
             100.0 * epoch.training_accuracy,
@@ -67,19 +67,27 @@ pub(super) fn write_records(records: &[ResultRecord], out: &mut dyn Write) -> an
     if records.is_empty() {
         return Ok(());
     }
-    let mut table =
-        Table::new(&["<network", "<method", "ReLUs", "of", "multiply-adds", "accuracy", "<on", "%/1K"]);
+    let shares_signs = records.iter().any(|record| record.counts().shares_signs());
+    let mut columns = vec!["<network", "<method", if shares_signs { "comparisons" } else { "ReLUs" }, "of"];
+    columns.extend(shares_signs.then_some("gated values"));
+    columns.extend(["multiply-adds", "accuracy", "<on", "%/1K"]);
+    let mut table = Table::new(&columns);
     for record in records {
-        table.row(vec![
+        let counts = record.counts();
+        let mut cells = vec![
             record.title.clone(),
             record.method.clone(),
-            grouped(record.relus),
-            grouped(record.relus_before),
+            grouped(counts.comparisons),
+            grouped(record.compared.before),
+        ];
+        cells.extend(shares_signs.then(|| grouped(counts.gated_values)));
+        cells.extend([
             short(record.macs),
             format!("{:.2}%", record.float_accuracy),
             record.measured_on.clone(),
-            format!("{:.2}", record.accuracy_per_kilorelu),
+            format!("{:.2}", record.compared.accuracy_per_thousand),
         ]);
+        table.row(cells);
     }
     table.write(out)?;
     Ok(())

@@ -91,9 +91,9 @@ fn train_row(recipe: Recipe, folder: &Path, options: &OptimizeOptions) -> anyhow
     if recipe.optimize.is_none() {
         let outcome = train_plain(recipe, folder, options)?;
         let accuracy = outcome.results.last().map_or(0.0, |tried| percent(tried.accuracy));
-        return Ok(vec![(outcome.relus, accuracy)]);
+        return Ok(vec![(outcome.counts.comparisons, accuracy)]);
     }
     let options = OptimizeOptions { folder: folder.to_owned(), ..options.clone() };
     let found = optimize(&recipe, &options, &mut optimize_watch::Terminal::new())?;
-    Ok(found.records.iter().map(|record| (record.relus, record.accuracy().0)).collect())
+    Ok(found.records.iter().map(|record| (record.comparisons(), record.accuracy().0)).collect())
 }

@@ -4,7 +4,6 @@ use std::io::{IsTerminal, Write};
 use std::time::Instant;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use network::text::comparisons;
 use recipes::log::{Epoch, Start};
 use training::run::Watch;
 
@@ -70,7 +69,7 @@ impl Watch for Terminal {
         self.say(&format!(
             "{}: {}, {} weights; {} images of {}; {} ({kind})",
             start.network,
-            comparisons(start.relus, start.gated_values),
+            start.counts,
             grouped(start.parameters),
             grouped(start.images),
             start.data,

@@ -5,6 +5,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use network::cost::{Cost, Counts};
 use network::spec::NetworkSpec;
 use recipes::array::{Array, ArrayKind};
 use recipes::checkpoint::{Checkpoint, Part, State};
@@ -47,8 +48,9 @@ pub(crate) struct Search<'a> {
 pub struct SearchEpoch {
     /// Epochs done.
     pub epoch: u32,
-    /// ReLUs whose score is above the threshold.
-    pub relus: u64,
+    /// ReLUs whose score is above the threshold; comparisons and gated values, where channels share signs.
+    #[serde(flatten)]
+    pub counts: Counts,
     /// The penalty of this epoch.
     pub penalty: f64,
     /// The mean loss, without the penalty.
@@ -61,7 +63,7 @@ pub struct SearchEpoch {
     pub accuracy: f64,
     /// Seconds of learning.
     pub seconds: f64,
-    /// ReLUs left in each site, in the order of the walk.
+    /// ReLUs or comparisons left in each site, in the order of the walk.
     pub by_site: Vec<u64>,
 }
 
@@ -70,10 +72,11 @@ pub struct SearchEpoch {
 pub struct SearchFigures {
     /// Epochs of the search; the last one may have ended early.
     pub epochs: u32,
-    /// ReLUs by threshold alone.
+    /// ReLUs or comparisons by threshold alone.
     pub by_threshold: u64,
-    /// ReLUs after settling: the budget.
-    pub relus: u64,
+    /// What is left after settling: the budget, and the values that follow it where channels share signs.
+    #[serde(flatten)]
+    pub counts: Counts,
     /// How many were moved by rank.
     pub moved: u64,
     /// What the two accuracies were measured on.
@@ -175,7 +178,7 @@ impl Running<'_> {
                 });
             }
             let epoch = self.epoch()?;
-            kept = epoch.relus;
+            kept = epoch.counts.comparisons;
             log.add(&epoch)?;
             watch(&epoch);
             self.penalty.observe(kept);
@@ -220,17 +223,18 @@ impl Running<'_> {
         self.state.epoch += 1;
         self.state.step += self.learner.steps_per_epoch();
         let tried = evaluate(self.learner.network(), &self.search.trial.1, TRIAL_BATCH)?;
-        let by_site = self.scores()?.kept_by_site(THRESHOLD);
+        let scores = self.scores()?;
+        let mask = scores.mask_above(self.spec(), THRESHOLD);
         Ok(SearchEpoch {
             epoch: self.state.epoch,
-            relus: by_site.iter().sum(),
+            counts: Cost::masked(self.spec(), &mask).counts(),
             penalty,
             loss: figures.loss,
             training_accuracy: figures.accuracy,
             tried_on: self.search.trial.0.to_owned(),
             accuracy: tried.accuracy(),
             seconds: figures.seconds,
-            by_site,
+            by_site: scores.kept_by_site(THRESHOLD),
         })
     }
 
@@ -258,7 +262,7 @@ impl Running<'_> {
         let figures = SearchFigures {
             epochs: self.state.epoch,
             by_threshold: settled.by_threshold,
-            relus: settled.mask.relu_count(),
+            counts: network.counts(),
             moved: settled.moved,
             tried_on: (*tried_on).to_owned(),
             accuracy_before_settling: before,

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use network::cost::SignCounts;
+use network::cost::Counts;
 use network::inference_model::InferenceModel;
 use serde::Serialize;
 
@@ -16,7 +16,7 @@ use service::ByteSize;
 pub(super) struct Report {
     network: String,
     #[serde(flatten)]
-    signs: SignCounts,
+    counts: Counts,
     clients: usize,
     images: usize,
     running: usize,
@@ -76,7 +76,7 @@ impl Report {
         let latency = |of: fn(&Visit) -> Duration| Latency::of(visits.iter().map(of));
         Self {
             network: model.outline().name.clone(),
-            signs: model.outline().sign_counts(),
+            counts: model.outline().counts(),
             clients: visits.len(),
             images: visits.iter().map(|visit| visit.answers.len()).sum(),
             running: arguments.running.get(),
@@ -99,7 +99,7 @@ impl Report {
         writeln!(
             out,
             "{}: {}, {} clients at once, {} computed for at a time, {} processors for all of them",
-            self.network, self.signs, self.clients, self.running, self.processors
+            self.network, self.counts, self.clients, self.running, self.processors
         )?;
         writeln!(
             out,

@@ -5,12 +5,14 @@ use std::io::Write;
 use client::Cost;
 use inference::client::{Answer as Learned, Client};
 use inference::connection::TlsStream;
+use inference::connection::frame::PROTOCOL_VERSION;
 use inference::plan::LayerTraffic;
 use inference::transcript::{Phase, Traffic};
-use network::cost::SignCounts;
+use network::cost::{Counts, LineCounts};
 use network::inference_model::InferenceModel;
 use results::PrivateTiming;
 use serde::Serialize;
+use service::settings::ReluMode;
 
 use super::{Arguments, Outcome, Run};
 use crate::commands::bench::party::{Measured, peak_memory, work};
@@ -22,7 +24,7 @@ use crate::report::{Table, grouped};
 pub(super) struct Report {
     network: String,
     #[serde(flatten)]
-    signs: SignCounts,
+    counts: Counts,
     linearized: u64,
     offline: PhaseReport,
     online: PhaseReport,
@@ -37,6 +39,9 @@ pub(super) struct Report {
     logit_range: Option<i64>,
     server_ready_s: f64,
     he: Vec<String>,
+    protocol_version: u16,
+    exact_relus: bool,
+    class_only: bool,
     threads: usize,
     link: String,
     cpu: Option<String>,
@@ -80,7 +85,7 @@ struct Predicted {
 struct LayerReport {
     name: String,
     #[serde(flatten)]
-    signs: SignCounts,
+    counts: LineCounts,
     linearized: u64,
     he_bytes: u64,
     nonlinear_offline_bytes: u64,
@@ -104,10 +109,9 @@ impl Report {
     ) -> Self {
         let plan = client.plan();
         let transcript = client.connection().transcript();
-        let signs = model.outline().sign_counts();
-        let shares_signs = signs.gated_values() > 0;
+        let counts = model.outline().counts();
         let layers = plan.layers(client.depth()).into_iter();
-        let layers: Vec<_> = layers.map(|layer| LayerReport::new(layer, shares_signs)).collect();
+        let layers: Vec<_> = layers.map(|layer| LayerReport::new(layer, counts.shares_signs())).collect();
         let agreement = Agreement::of(runs);
         let phase = |phase, [wall_s, client_cpu_s]: [fn(&Run) -> f64; 2], server_cpu_s: &[f64]| PhaseReport {
             wall_s: median(runs.iter().map(wall_s)),
@@ -117,7 +121,7 @@ impl Report {
         };
         Self {
             network: model.outline().name.clone(),
-            signs,
+            counts,
             linearized: layers.iter().map(|layer| layer.linearized).sum(),
             offline: phase(
                 Phase::Offline,
@@ -140,6 +144,9 @@ impl Report {
             logit_range: agreement.logit_range,
             server_ready_s: server.ready_s,
             he: plan.rings().iter().map(ToString::to_string).collect(),
+            protocol_version: PROTOCOL_VERSION,
+            exact_relus: arguments.relu == ReluMode::Exact,
+            class_only: arguments.class_only,
             threads: arguments.threads.get(),
             link: arguments.link.to_string(),
             cpu: crate::commands::doctor::processor(),
@@ -151,12 +158,20 @@ impl Report {
     /// What a result's record keeps of it.
     pub(super) fn timing(&self, digest: String) -> PrivateTiming {
         let bytes = |phase: &PhaseReport| phase.traffic.bytes_up + phase.traffic.bytes_down;
+        // What first and further images take is known one by one only as planned, so the plan must have been right.
+        let as_planned =
+            |planned: u64| (bytes(&self.offline) == self.predicted.offline_bytes).then_some(planned);
         PrivateTiming {
             online_s: self.online.wall_s,
             offline_s: self.offline.wall_s,
             online_bytes: bytes(&self.online),
             offline_bytes: bytes(&self.offline),
+            first_offline_bytes: as_planned(self.predicted.first_offline_bytes),
+            further_offline_bytes: as_planned(self.predicted.later_offline_bytes),
             rounds: self.online.traffic.rounds,
+            protocol_version: Some(self.protocol_version),
+            exact_relus: self.exact_relus,
+            class_only: self.class_only,
             link: self.link.clone(),
             threads: self.threads,
             processor: self.cpu.clone().unwrap_or_else(|| "unknown processor".to_owned()),
@@ -167,8 +182,8 @@ impl Report {
 
     pub(super) fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let linearized = grouped(self.linearized);
-        let Self { network, link, signs, .. } = self;
-        writeln!(out, "{network}: {signs}, {linearized} positions linearized, {link}\n")?;
+        let Self { network, link, counts, .. } = self;
+        writeln!(out, "{network}: {counts}, {linearized} positions linearized, {link}\n")?;
         self.phase_table().write(out)?;
         writeln!(out)?;
         if self.batch > 1 {
@@ -295,8 +310,9 @@ impl Predicted {
 
 impl LayerReport {
     fn new(layer: LayerTraffic, shares_signs: bool) -> Self {
+        let counts = Counts { comparisons: layer.relus, gated_values: layer.gated_values };
         Self {
-            signs: SignCounts::within(layer.relus, layer.gated_values, shares_signs),
+            counts: counts.line(shares_signs),
             name: layer.name,
             linearized: layer.linearized,
             he_bytes: layer.homomorphic,

@@ -1,0 +1,107 @@
+//! What private inference took, and in which setting: figures are compared only with others of the same.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// One measurement of private inference (`sordino bench private`).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PrivateTiming {
+    /// From the image to the logits, in seconds of wall time.
+    pub online_s: f64,
+    /// What is done before the image is there.
+    pub offline_s: f64,
+    /// Payload in both directions.
+    pub online_bytes: u64,
+    /// The same offline, on average over the inferences of one session.
+    pub offline_bytes: u64,
+    /// Of that, what the first image of a session takes; absent where it was not noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_offline_bytes: Option<u64>,
+    /// What each further image takes; absent where it was not noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub further_offline_bytes: Option<u64>,
+    /// Changes of direction online.
+    pub rounds: u64,
+    /// Version of the protocol; absent where it was not noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol_version: Option<u16>,
+    /// Whether ReLUs were garbled circuits that round to nearest (`--relu exact`), where gates are the default.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exact_relus: bool,
+    /// Whether the client learned the class alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub class_only: bool,
+    /// The link between the parties.
+    pub link: String,
+    /// Threads of each party.
+    pub threads: usize,
+    /// The processor of both parties.
+    pub processor: String,
+    /// Of so many inferences it is the median.
+    pub repeat: usize,
+    /// Whose: the model's digest.
+    pub digest: String,
+}
+
+impl PrivateTiming {
+    /// Where and how it was measured.
+    pub fn setting(&self) -> Setting<'_> {
+        Setting {
+            protocol_version: self.protocol_version,
+            exact_relus: self.exact_relus,
+            class_only: self.class_only,
+            link: &self.link,
+            threads: self.threads,
+            processor: &self.processor,
+        }
+    }
+
+    /// Payload of one inference in all: for a further image of a session, where that was noted; on average otherwise.
+    pub fn total_bytes(&self) -> u64 {
+        self.online_bytes + self.further_offline_bytes.unwrap_or(self.offline_bytes)
+    }
+
+    /// Whether it takes the place of an earlier measurement: of the same link, threads and answer, whatever the protocol's
+    /// version was.
+    pub(super) fn repeats(&self, earlier: &Self) -> bool {
+        let key =
+            |timing: &Self| (timing.link.clone(), timing.threads, timing.exact_relus, timing.class_only);
+        key(self) == key(earlier)
+    }
+}
+
+/// What two measurements must have in common to be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting<'a> {
+    /// Version of the protocol, where it was noted.
+    pub protocol_version: Option<u16>,
+    /// Garbled ReLUs, where gates are the default.
+    pub exact_relus: bool,
+    /// The client learned the class alone.
+    pub class_only: bool,
+    /// The link between the parties.
+    pub link: &'a str,
+    /// Threads of each party.
+    pub threads: usize,
+    /// The processor of both parties.
+    pub processor: &'a str,
+}
+
+impl Setting<'_> {
+    /// `protocol 4`, or that no version was noted.
+    pub fn protocol(&self) -> String {
+        let version = self.protocol_version;
+        version.map_or_else(|| "protocol not noted".to_owned(), |version| format!("protocol {version}"))
+    }
+}
+
+impl fmt::Display for Setting<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { exact_relus, class_only, link, threads, processor, .. } = self;
+        let exact = if *exact_relus { ", exact ReLUs" } else { "" };
+        let class = if *class_only { ", class only" } else { "" };
+        let threads = if *threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
+        write!(formatter, "{}{exact}{class}, {link}, {threads} a party, {processor}", self.protocol())
+    }
+}

@@ -7,6 +7,7 @@ use network::spec::NetworkSpec;
 use network::transform::Reduction;
 use network::walk::StageIndex;
 
+use super::sphynx::{self, SphynxPlan};
 use super::{OptimizeError, OptimizeSection, PlannedNetwork, candidates, hybrenet};
 use crate::checkpoint;
 use crate::recipe::Recipe;
@@ -27,6 +28,8 @@ pub enum Preview {
     Probes(Vec<PlannedNetwork>),
     /// These networks.
     Networks(Vec<PlannedNetwork>),
+    /// Sphynx: these networks, after searches for what is not known of them.
+    Sphynx(Vec<SphynxPlan>),
 }
 
 /// Says what a recipe would train on images of a shape and a number of classes.
@@ -35,10 +38,6 @@ pub enum Preview {
 /// When the budget cannot be met, the network cannot be reduced so, or a teacher or a start is not where it should be.
 pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview, OptimizeError> {
     let section = recipe.optimize.as_ref().ok_or(OptimizeError::NoMethod)?;
-    let spec = recipe.network.build(shape, classes)?;
-    let name = recipe.network.name.as_str();
-    let before = Cost::of(&spec);
-    let budget = section.budget().map(|budget| budget.resolve(spec.name(), before.relus)).transpose()?;
     if let Some(teacher) = &recipe.teacher
         && checkpoint::find(&teacher.checkpoint).is_err()
     {
@@ -48,6 +47,14 @@ pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview,
     if !is_plain && !matches!(section, OptimizeSection::Snl(_)) {
         return Err(OptimizeError::AlreadyReduced { method: section.method() });
     }
+    if let OptimizeSection::Sphynx(sphynx) = section {
+        // It has no network that loses ReLUs: the budget makes one.
+        return Ok(Preview::Sphynx(sphynx::plan(recipe, sphynx, shape, classes)?));
+    }
+    let spec = recipe.network.build(shape, classes)?;
+    let name = recipe.network.name.as_str();
+    let before = Cost::of(&spec);
+    let budget = section.budget().map(|budget| budget.resolve(spec.name(), before.relus)).transpose()?;
     match section {
         OptimizeSection::Snl(snl) => {
             if let Some(path) = snl.start.as_ref().filter(|path| checkpoint::find(path).is_err()) {
@@ -76,6 +83,7 @@ pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview,
             let plan = hybrenet::plan_for(name, &spec, &order, budget, deepreshape.keep_network)?;
             Ok(Preview::Networks(vec![plan]))
         }
+        OptimizeSection::Sphynx(_) => unreachable!("it was planned above"),
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::sphynx::SphynxSection;
 use super::{Granularity, MAX_MOVED, PenaltySchedule, ReluBudget};
 
 /// The method and what it needs.
@@ -19,6 +20,8 @@ pub enum OptimizeSection {
     DeepReduce(DeepReduceSection),
     /// HybReNets for a budget.
     DeepReshape(DeepReshapeSection),
+    /// Cells and locations by search.
+    Sphynx(Box<SphynxSection>),
 }
 
 impl OptimizeSection {
@@ -28,6 +31,7 @@ impl OptimizeSection {
             Self::Snl(_) => "snl",
             Self::DeepReduce(_) => "deepreduce",
             Self::DeepReshape(_) => "deepreshape",
+            Self::Sphynx(_) => "sphynx",
         }
     }
 
@@ -37,6 +41,7 @@ impl OptimizeSection {
             Self::Snl(section) => Some(section.budget),
             Self::DeepReduce(section) => section.budget,
             Self::DeepReshape(section) => Some(section.budget),
+            Self::Sphynx(section) => Some(section.budget),
         }
     }
 }
@@ -44,7 +49,11 @@ impl OptimizeSection {
 impl OptimizeSection {
     /// What is out of its range: the key, what came and what can be used.
     pub(crate) fn out_of_range(&self) -> Option<(&'static str, String, &'static str)> {
-        let Self::Snl(section) = self else { return None };
+        let section = match self {
+            Self::Snl(section) => section,
+            Self::Sphynx(section) => return section.out_of_range(),
+            Self::DeepReduce(_) | Self::DeepReshape(_) => return None,
+        };
         let (first, raise) = match section.penalty {
             PenaltySchedule::Patient { first, raise, .. } | PenaltySchedule::Paced { first, raise, .. } => {
                 (first, raise)

@@ -177,6 +177,7 @@ fn run(stem: &str, recipe: &Recipe, budget: Option<ReluBudget>, seed: Option<u64
             Some(OptimizeSection::Snl(section)) => section.budget = budget,
             Some(OptimizeSection::DeepReduce(section)) => section.budget = Some(budget),
             Some(OptimizeSection::DeepReshape(section)) => section.budget = budget,
+            Some(OptimizeSection::Sphynx(section)) => section.budget = budget,
             None => {}
         }
         name.push_str(&format!("-{}", budget.to_string().replace('%', "-percent")));

@@ -62,6 +62,9 @@ pub(crate) fn comparable(recipe: &Recipe) -> Recipe {
     if let Some(OptimizeSection::Snl(section)) = &mut recipe.optimize {
         (section.max_epochs, section.checkpoint_every) = (1, 1);
     }
+    if let Some(OptimizeSection::Sphynx(section)) = &mut recipe.optimize {
+        (section.cell_search.checkpoint_every, section.location_search.checkpoint_every) = (1, 1);
+    }
     recipe
 }
 

@@ -16,6 +16,7 @@ pub(super) const SYNTHETIC: &str = "synthetic";
 const DEEPREDUCE: &str = "deepreduce-28.7k";
 const SNL: &str = "snl-resnet18-25k";
 const DEEPRESHAPE: &str = "hybrenet-163k-cifar100";
+const SPHYNX: &str = "sphynx-search-cifar100";
 
 /// Epochs, batch and, except after a search, rate of a first try on the synthetic set.
 const TRIAL_EPOCHS: u32 = 12;
@@ -56,6 +57,7 @@ fn base(method: &Method, common: &CommonArguments) -> anyhow::Result<(Recipe, bo
         Method::Deepreduce(_) => (DEEPREDUCE, "deepreduce"),
         Method::Snl(_) => (SNL, "snl"),
         Method::Deepreshape(_) => (DEEPRESHAPE, "deepreshape"),
+        Method::Sphynx(_) => (SPHYNX, "sphynx"),
     };
     if let Some(path) = &common.recipe {
         let recipe = Recipe::from_file(path)?;
@@ -73,12 +75,15 @@ fn base(method: &Method, common: &CommonArguments) -> anyhow::Result<(Recipe, bo
     let mut recipe = Recipe::from_toml(recipes::ours::text(ours).expect("it comes with the product"))?;
     recipe.teacher = None;
     recipe.title = String::new();
-    if !matches!(method, Method::Snl(_)) {
+    if !matches!(method, Method::Snl(_) | Method::Sphynx(_)) {
         recipe.training.schedule.warm_up_epochs = WARM_UP_EPOCHS;
     }
     // The order of the recipe is that of ResNet-18 on CIFAR-100, its budget that of one table's row.
     if let Some(OptimizeSection::DeepReduce(section)) = &mut recipe.optimize {
         (section.order, section.budget) = (None, None);
+    }
+    if let Some(OptimizeSection::Sphynx(section)) = &mut recipe.optimize {
+        section.further.clear();
     }
     Ok((recipe, true))
 }
@@ -115,6 +120,9 @@ fn set_synthetic(recipe: &mut Recipe) {
         snl.learning_rate = 5e-3;
         snl.penalty =
             PenaltySchedule::Paced { first: 4e-3, raise: 1.5, hold_epochs: 2, epochs: TRIAL_EPOCHS };
+    } else if let Some(OptimizeSection::Sphynx(section)) = &mut recipe.optimize {
+        super::sphynx::shorten(section);
+        recipe.training.schedule.learning_rate = super::sphynx::TRIAL_RATE;
     } else {
         recipe.training.schedule.learning_rate = TRIAL_RATE;
     }
@@ -166,6 +174,9 @@ fn set_method(recipe: &mut Recipe, method: &Method, budget: Option<ReluBudget>) 
             if let Some(order) = &arguments.criticality {
                 section.order = order.clone();
             }
+        }
+        (Some(OptimizeSection::Sphynx(section)), Method::Sphynx(arguments)) => {
+            super::sphynx::set(section, arguments, budget);
         }
         _ => bail!("the recipe is one of another method"),
     }

@@ -42,7 +42,8 @@ impl CellPlan<'_> {
         let mut newer = vec![Layer::Relu, Layer::Conv(Conv::new(channels, 1)), Layer::BatchNorm];
         let mut older = if previous_reduced { reduce_layers(channels) } else { newer.clone() };
         if !self.activates_inputs {
-            (newer.remove(0), older.remove(0));
+            newer.remove(0);
+            older.remove(0);
         }
         let wiring = place.wiring(self.genotype);
         let mut nodes = wire(wiring, reduces, |operation, stride| edge(operation, channels, stride));

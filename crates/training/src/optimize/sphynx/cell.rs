@@ -295,14 +295,17 @@ impl Source {
         mode: Mode<'_>,
     ) -> Tensor {
         let [skip_scale, scales @ ..] = &weights.scales[source];
-        let mut sum = self.linear(value, &weights.linear[source], parameters, mode);
-        for (convolution, scale) in self.convolutions.iter().zip(scales) {
-            sum = sum + self.convolve(convolution, value, scale, parameters, mode);
-        }
-        if let Some((reduce, norm)) = &self.skip {
-            sum = sum + norm.scaled(&reduce.forward(value, parameters), skip_scale, mode);
-        }
-        sum
+        let linear = self.linear(value, &weights.linear[source], parameters, mode);
+        let convolved = self
+            .convolutions
+            .iter()
+            .zip(scales)
+            .map(|(convolution, scale)| self.convolve(convolution, value, scale, parameters, mode));
+        let skipped = self
+            .skip
+            .iter()
+            .map(|(reduce, norm)| norm.scaled(&reduce.forward(value, parameters), skip_scale, mode));
+        convolved.chain(skipped).fold(linear, |sum, term| sum + term)
     }
 
     fn convolve(

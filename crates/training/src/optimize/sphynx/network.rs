@@ -74,7 +74,7 @@ impl SearchNetwork {
         let mut declared = Declarations::default();
         declared.conv("stem.conv", [stem_channels, image.channels, 3], false);
         declared.declared.extend(norm("stem.norm", stem_channels));
-        declared.norm("stem.norm", stem_channels);
+        declared.norm("stem", stem_channels);
         places.iter().for_each(|place| place.declare(&mut declared));
         let fan = Fan { inputs: channels, outputs: classes, is_convolution: false };
         declared.declared.extend(linear("head.fc", &[classes, channels], true, fan, Initialization::Uniform));
@@ -85,7 +85,7 @@ impl SearchNetwork {
             let lookup = Lookup { weights: &weights, statistics: &statistics };
             let find = |name: &str| weights.find(name).expect("it was declared above");
             Self {
-                stem: (find("stem.conv.weight"), lookup.norm("stem.norm")),
+                stem: (find("stem.conv.weight"), lookup.norm("stem")),
                 cells: places.into_iter().map(|place| SearchCell::new(place, &lookup, device)).collect(),
                 classifier: (find("head.fc.weight"), find("head.fc.bias")),
                 scores: Parameters::new(declare_scores(search), seed, exact),
@@ -248,7 +248,8 @@ impl Declarations {
 
     /// The statistics of a batch norm that learns neither scale nor shift.
     pub(super) fn norm(&mut self, name: &str, channels: usize) {
-        self.norms.push((name.to_owned(), channels));
+        // Not the convolution's own name: its constants are no shift of the norm.
+        self.norms.push((format!("{name}.norm"), channels));
     }
 }
 
@@ -268,6 +269,6 @@ impl Lookup<'_> {
     }
 
     pub(super) fn norm(&self, name: &str) -> Norm {
-        self.statistics.norm(name, self.weights)
+        self.statistics.norm(&format!("{name}.norm"), self.weights)
     }
 }

@@ -26,6 +26,17 @@ impl Learning {
         validation: &(Tensor, Targets),
         rate: &Tensor,
     ) -> Tensor {
+        self.gradient_ahead(training, validation, rate, REACH)
+    }
+
+    /// The same for a finite difference of another reach.
+    pub(super) fn gradient_ahead(
+        &mut self,
+        training: &(Tensor, Targets),
+        validation: &(Tensor, Targets),
+        rate: &Tensor,
+        reach: f64,
+    ) -> Tensor {
         let gradient = self.weight_gradient(training).copy();
         let start = no_grad(|| self.network.weights().masters().copy());
         no_grad(|| {
@@ -35,7 +46,7 @@ impl Learning {
             set(self.network.both_mut().0, &(&start - step * rate));
         });
         let [by_weights, by_scores] = self.both_gradients(validation);
-        let reach = no_grad(|| REACH / (by_weights.norm() + TINY));
+        let reach = no_grad(|| reach / (by_weights.norm() + TINY));
         let beside = |this: &mut Self, sign: f64| {
             no_grad(|| set(this.network.both_mut().0, &(&start + &by_weights * (&reach * sign))));
             let (loss, _) = this.loss(training);

@@ -114,7 +114,7 @@ mod with_the_trainer {
         [training]\nepochs = 2\nbatch = 20\nclip = 5.0\ndrop_path = 0.1\ninitialization = \"uniform\"\n\
         [optimize]\nmethod = \"sphynx\"\nbudget = 400\nchannels = 2\ndepth = 3\n\
         further = [{ budget = 800, cells = \"published\", locations = \"thirds\" }]\n\
-        [optimize.cell_search]\nnodes = 2\nchannels = 2\ndepth = 3\nepochs = 6\nbatch = 20\nscore_rate = 0.02\n\
+        [optimize.cell_search]\nnodes = 2\nchannels = 2\ndepth = 3\nepochs = 6\nbatch = 20\ncheckpoint_every = 1\nscore_rate = 0.02\n\
         [optimize.location_search]\nepochs = 2\nbatch = 20\ncheckpoint_every = 1\ngrid_epochs = 1\n";
 
     fn arguments<'a>(recipe: &'a str, out: &'a str) -> Vec<&'a str> {

@@ -390,7 +390,7 @@ impl Default for CellSearch {
             rank: Rank::default(),
             choose: Choose::default(),
             precision: Precision::default(),
-            checkpoint_every: 1,
+            checkpoint_every: 5,
         }
     }
 }

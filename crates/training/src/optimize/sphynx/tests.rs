@@ -25,7 +25,14 @@ const ALL_OPERATIONS: &str = "average@0+conv3@1.skip@0+dilated5@2.conv5@1+dilate
                               skip@0+conv5@1.conv3@0+average@1.dilated3@0+skip@2.dilated5@1+conv3@4";
 
 fn small() -> CellSearch {
-    CellSearch { channels: 2, depth: 3, epochs: 2, batch: Some(8), ..CellSearch::default() }
+    CellSearch {
+        channels: 2,
+        depth: 3,
+        epochs: 2,
+        batch: Some(8),
+        checkpoint_every: 1,
+        ..CellSearch::default()
+    }
 }
 
 fn network(search: &CellSearch, precision: Precision) -> SearchNetwork {

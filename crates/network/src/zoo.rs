@@ -6,7 +6,7 @@
 
 mod cells;
 mod darts;
-mod genotype;
+pub mod genotype;
 mod mobilenet;
 mod name;
 mod resnet;
@@ -18,6 +18,7 @@ mod wide_resnet;
 use crate::shape::Shape;
 use crate::spec::{Block, Draft, Layer, NetworkSpec, SpecError, Stage, Stem};
 
+use genotype::{Genotype, GenotypeError};
 use name::Name;
 pub use sphynx::PUBLISHED as SPHYNX_PUBLISHED;
 
@@ -66,8 +67,8 @@ pub fn build(name: &str, side: usize, classes: usize) -> Result<NetworkSpec, Zoo
         "mobilenetv2" => mobilenet::v2(&mut name)?,
         "signet" => signet::build(&mut name)?,
         "sphynx" => sphynx::build(&mut name)?,
-        "darts" => darts::build(&mut name, &genotype::DARTS)?,
-        "pc-darts" => darts::build(&mut name, &genotype::PC_DARTS)?,
+        "darts" => darts::build(&mut name, &Genotype::darts())?,
+        "pc-darts" => darts::build(&mut name, &Genotype::pc_darts())?,
         other => match (resnet::parse(other), wide_resnet::parse(other)) {
             (Some(base), _) => base.build(&mut name)?,
             (_, Some(base)) => base.build(&mut name)?,
@@ -165,6 +166,9 @@ pub enum ZooError {
         /// What came.
         name: String,
     },
+    /// Cells that cannot be used.
+    #[error(transparent)]
+    Cells(#[from] GenotypeError),
     /// The network does not fit the image.
     #[error("the network does not fit")]
     Shapes(#[from] SpecError),
@@ -247,7 +251,12 @@ const FAMILIES: &[Family] = &[
             ("reduce", "which cells halve the resolution, counted from 0; the published ones, or d/3+2d/3"),
             ("balance", "relu (default: channels x4 at a reduce cell) or flop (x2)"),
             ("conv", "vanilla (default) or separable"),
-            ("cells", "sphynx (default), darts or pc-darts"),
+            ("cells", "sphynx (default), darts, pc-darts, or a TOML file that a search wrote"),
+            (
+                "modules",
+                "linear (default), or relu: a ReLU before every convolution on an edge, as in a teacher",
+            ),
+            ("preprocess", "linear (default), or none: no 1x1 convolution where an input's channels fit"),
             ("stem", "cifar (default) or imagenet"),
         ],
     },
@@ -258,6 +267,8 @@ const FAMILIES: &[Family] = &[
             ("d", "number of cells; 20"),
             ("reduce", "which cells halve the resolution, counted from 0; d/3+2d/3"),
             ("share", "no (default), or yes: one ReLU per node for all convolutions that read it"),
+            ("balance", "flop (default: channels x2 at a reduce cell) or relu (x4)"),
+            ("pre-relu", "yes (default), or no: no ReLU before the 1x1 convolutions of a cell's inputs"),
         ],
     },
 ];

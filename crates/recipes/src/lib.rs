@@ -7,7 +7,7 @@
 //! schedule    learning rates and warm-ups as pure functions of the step
 //! recipe      the TOML file that names all that one result needs
 //! ours        recipes that come with the product and that others begin with
-//! method      fewer ReLUs for the accuracy: what DeepReDuce, SNL and DeepReShape do for a budget
+//! method      fewer ReLUs for the accuracy: what DeepReDuce, SNL, DeepReShape and Sphynx do for a budget
 //! checkpoint  a run on disk: written atomically, sharded, checked by digest
 //! log         what happened, one JSON object per line
 //! trial       networks and frozen models on images whose classes are known

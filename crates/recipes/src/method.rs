@@ -1,10 +1,11 @@
-//! Fewer comparisons for the accuracy: what the papers' three methods, and shared signs, do for a network, data and a budget.
+//! Fewer comparisons for the accuracy: what the papers' four methods, and shared signs, do for a network, data and a budget.
 //!
 //! ```text
 //! candidates    DeepReDuce: criticality by training; cull, thin, reshape (section 3)
 //! penalty       SNL: how strongly keep scores are pushed to zero (section 3)
 //! settle        SNL: from keep scores to an exact mask
 //! hybrenet      DeepReShape: HybReNets for a budget, ReLU-reuse below (section 4, Algorithm 2)
+//! sphynx        Sphynx: cells and locations by search (section 4)
 //! shared_signs  ours: widths, signs and values a sign for a budget of comparisons
 //! grouping      which channels share a sign
 //! budget        how many ReLUs may stay
@@ -26,6 +27,7 @@ mod preview;
 mod section;
 mod settle;
 pub mod shared_signs;
+pub mod sphynx;
 mod sweep;
 
 use std::path::PathBuf;
@@ -95,6 +97,51 @@ pub enum OptimizeError {
         network: String,
         /// Why.
         reason: String,
+    },
+    /// Another family where Sphynx builds its own.
+    #[error(
+        "Sphynx searches cells of its own, and {name} is none of its networks; name sphynx in [network], with options such as conv=separable"
+    )]
+    NoSphynx {
+        /// The network.
+        name: String,
+    },
+    /// A part of what Sphynx does not begin with.
+    #[error(
+        "Sphynx builds a network for its budget, so there is nothing to take a part of; give a count, such as 25600 or 25.6K"
+    )]
+    SphynxPart,
+    /// No channels and cells for a budget.
+    #[error(
+        "no Sphynx network of three or more cells has {budget} ReLUs or fewer; the smallest has {least} (`sordino design sphynx --budget {least}`)"
+    )]
+    NoSphynxSize {
+        /// What was asked for.
+        budget: u64,
+        /// What there is.
+        least: u64,
+    },
+    /// Channels and cells beyond the budget.
+    #[error(
+        "c={channels} and d={depth} make {relus} ReLUs for a budget of {budget}; give fewer, of at least 1 channel and 3 cells, or leave both out"
+    )]
+    SphynxSize {
+        /// Channels.
+        channels: u64,
+        /// Cells.
+        depth: u64,
+        /// What they make.
+        relus: u64,
+        /// What was asked for.
+        budget: u64,
+    },
+    /// A depth that the paper does not have.
+    #[error(
+        "the paper has no reduce cells for {depth} cells; choose locations = \"thirds\" or \"search\", or another budget"
+    )]
+    NoSphynxLocations {
+        /// Cells.
+        depth: usize,
     },
     /// No HybReNets for these depths.
     #[error("there are no HybReNets on the depths of {network}: {reason}")]

@@ -1,7 +1,7 @@
 //! Recipes that come with the product and that others begin with: files of the folder `recipes/`, linked to from here.
 
 /// The texts of [`text`] by their names.
-const OURS: [(&str, &str); 8] = {
+const OURS: [(&str, &str); 11] = {
     macro_rules! files {
         ($($name:literal)*) => { [$(($name, include_str!(concat!("ours/", $name, ".toml")))),*] };
     }
@@ -14,6 +14,9 @@ const OURS: [(&str, &str); 8] = {
         "snl-baseline-cifar100"
         "snl-resnet18-25k"
         "snl-resnet18-50k"
+        "sphynx-51k-cifar100"
+        "sphynx-kd-cifar100"
+        "sphynx-search-cifar100"
     }
 };
 

@@ -32,8 +32,8 @@ use crate::method::OptimizeSection;
 pub use error::RecipeError;
 pub use network_section::{NetworkSection, NetworkSectionError};
 pub use training_section::{
-    Augmentation, AuxiliaryHead, DecayScope, Distillation, Loss, OptimizerChoice, Precision, ReadingOfWeight,
-    Schedule, ScheduleKind, TrainingSection, UpdateEvery,
+    Augmentation, AuxiliaryHead, DecayScope, Distillation, Initialization, Loss, OptimizerChoice, Precision,
+    ReadingOfWeight, Schedule, ScheduleKind, TrainingSection, UpdateEvery,
 };
 
 /// The longest recipe.

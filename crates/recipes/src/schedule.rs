@@ -1,6 +1,6 @@
 //! Learning rates and warm-ups as pure functions of the step, so that a resumed run needs no state of theirs.
 //!
-//! The papers' schedules: step decay (DeepReDuce 4, SNL 4), cosine (DeepReShape 5, Sphynx appendix B), cosine after a
+//! The papers' schedules: step decay (DeepReDuce 4, SNL 4), cosine (DeepReShape 5, Sphynx appendix D), cosine after a
 //! linear warm-up (usual for large batches).
 
 use crate::recipe::UpdateEvery;

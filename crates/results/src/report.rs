@@ -1,11 +1,15 @@
 //! Logs as one HTML page with curves: self-contained, light and dark, no scripts, nothing loaded from elsewhere.
 
 pub(crate) mod chart;
+mod search;
+mod wiring;
 
 use askama::Template;
 use recipes::log::{Epoch, Event, Start, Tried};
 
 use chart::{Chart, Curve};
+
+pub use search::SearchReport;
 
 /// The log of one run, to be shown.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! The papers' tables and figures that train, each as recipes: what the paper prints, what we measured, what it would cost.
 //!
 //! ```text
-//! deepreduce.toml  snl.toml  deepreshape.toml   what is printed where, and the network that it is printed for
+//! deepreduce.toml  snl.toml  deepreshape.toml  sphynx.toml   what is printed where, and the network that it is printed for
 //! measured.toml                                 what we measured, with command, recipe, seed and date
 //! entry      a table or figure, row by row
 //! resolve    rows become recipes, by way of those in `recipes/`
@@ -100,6 +100,7 @@ pub fn papers() -> &'static [Paper] {
             include_str!("reproduce/deepreduce.toml"),
             include_str!("reproduce/snl.toml"),
             include_str!("reproduce/deepreshape.toml"),
+            include_str!("reproduce/sphynx.toml"),
         ];
         texts.map(|text| toml::from_str(text).expect("the tables that come with the product are good")).into()
     })
@@ -136,7 +137,7 @@ pub fn find(id: &str) -> Result<(&'static Paper, &'static Entry), ReproduceError
 }
 
 /// Tables whose rows are fronts: networks made for few ReLUs, each with its count.
-const FRONTS: [&str; 8] = [
+const FRONTS: [&str; 11] = [
     "deepreduce-table-4",
     "deepreduce-table-5",
     "snl-table-2",
@@ -145,6 +146,9 @@ const FRONTS: [&str; 8] = [
     "deepreshape-table-5",
     "deepreshape-table-11",
     "deepreshape-table-12",
+    "sphynx-table-3",
+    "sphynx-table-4",
+    "sphynx-table-15",
 ];
 
 /// The points of the papers' fronts on a data set; of a row with several trainings the best.
@@ -227,6 +231,12 @@ mod tests {
         for table in [4, 5, 8, 9, 10, 11, 12, 14] {
             has(&format!("deepreshape-table-{table}"));
         }
+        for table in [2, 3, 4, 9, 10, 12, 13, 14, 15] {
+            has(&format!("sphynx-table-{table}"));
+        }
+        for figure in [4, 5, 8] {
+            has(&format!("sphynx-figure-{figure}"));
+        }
         let text = find("snl-tabel-2").unwrap_err().to_string();
         assert!(text.contains("snl-table-2") && text.contains("--list"), "{text}");
     }
@@ -303,6 +313,10 @@ mod tests {
         );
         assert_eq!((point("SNL", "49.9K").accuracy, point("SNL", "49.9K").latency), (73.75, Some(1.066)));
         assert_eq!(point("DeepReDuce", "28.67K").relus, 28_670);
+        assert_eq!(
+            (point("Sphynx", "51.2K").accuracy, point("Sphynx", "230.0K").latency),
+            (69.57, Some(5.120))
+        );
         assert!(published(DataKind::Synthetic).is_empty());
     }
 }

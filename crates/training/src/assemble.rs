@@ -27,7 +27,7 @@ use network::shape::Shape;
 use network::spec::NetworkSpec;
 use network::weights::WeightsError;
 use recipes::method::Granularity;
-use recipes::recipe::Precision;
+use recipes::recipe::{Initialization, Precision};
 
 use crate::tensor::{Device, Kind, Tensor};
 
@@ -36,8 +36,11 @@ use auxiliary::AuxiliaryHead;
 use plan::Plan;
 
 pub use forward::{Mode, Output};
-pub use initialize::Initialization;
 pub use parameters::{Parameters, Role, Segment};
+
+pub(crate) use initialize::Fan;
+pub(crate) use parameters::{Declared, Start};
+pub(crate) use plan::{Norm, Statistics, linear, norm};
 
 /// The kinds of numbers that a precision means. Statistics and losses are as wide as parameters.
 pub(crate) trait NumberKinds {
@@ -79,11 +82,11 @@ pub struct AssembleOptions {
 
 /// Where and how tensors are laid out.
 #[derive(Clone, Copy, Debug)]
-struct Setting {
-    device: Device,
-    precision: Precision,
+pub(crate) struct Setting {
+    pub(crate) device: Device,
+    pub(crate) precision: Precision,
     /// Whether channels run fastest in memory, as GPU convolutions want them.
-    innermost_channels: bool,
+    pub(crate) innermost_channels: bool,
 }
 
 /// A network with parameters, on a device.

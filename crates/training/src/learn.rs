@@ -34,18 +34,17 @@ use crate::tensor::{
     CapturedStep, Device, GraphError, Kind, Lane, Phase, Tensor, TensorError, guarded, no_grad,
 };
 
-use optimizer::Memory;
-use tables::Tables;
-
 pub(crate) use agreement::sign_agreement;
 pub use bench::{BenchOptions, StepTime, measure_step};
 pub use error::LearnError;
-pub(crate) use evaluate::{evaluate, predict};
+pub(crate) use evaluate::{evaluate, evaluate_with, predict};
 pub(crate) use images::{DeviceImages, ImageSet};
-pub(crate) use optimizer::Optimizer;
+pub(crate) use optimizer::{Memory, Optimizer};
+pub(crate) use step::shorten;
+pub(crate) use tables::{Row, Tables};
 
 /// Steps made and undone before one is recorded: libraries choose their algorithms in them.
-const WARM_UPS: usize = 3;
+pub(crate) const WARM_UPS: usize = 3;
 
 /// Whether steps are recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 //! OUT/teacher          the full network, where no teacher was given; for shared signs the one that the recipe names
 //! OUT/search           SNL: checkpoints and `search.jsonl`
 //! OUT/settled          SNL: the masked network before fine-tuning, `mask.sordino-mask`, `settled.json`
+//! OUT/cells            Sphynx: the search of cells, `cells.toml`; `locations`: that of reduce cells
 //! OUT/probe-S1 ...     DeepReDuce: networks with ReLUs in one stage alone; `criticality.json`
 //! OUT/trained ...      the results: runs like any other
 //! OUT/masked           shared signs: SNL's search, settled network and fine-tuning, where signs are to be masked
@@ -19,6 +20,7 @@ mod error;
 mod identity;
 mod shared_signs;
 mod snl;
+mod sphynx;
 
 use std::path::{Path, PathBuf};
 
@@ -26,6 +28,7 @@ use network::cost::Cost;
 use network::spec::NetworkSpec;
 use recipes::file::{read_text, write_whole};
 use recipes::method::candidates::StageFinding;
+use recipes::method::sphynx::{CellEpoch, LocationEpoch};
 use recipes::method::{OptimizeError, OptimizeSection, PlannedNetwork, preview};
 use recipes::recipe::{Distillation, NetworkSection, Recipe, Schedule, TeacherSection};
 use results::{Compared, RECORD, RECORDS, ResultRecord, percent};
@@ -60,15 +63,22 @@ pub trait OptimizeWatch: Watch {
     fn part(&mut self, title: &str);
     /// An epoch of SNL's search is done.
     fn search(&mut self, epoch: &SearchEpoch);
+    /// An epoch of Sphynx's search of cells is done.
+    fn cells(&mut self, epoch: &CellEpoch);
+    /// An epoch of its search of locations is done.
+    fn locations(&mut self, epoch: &LocationEpoch);
 }
 
 /// What an optimization found.
-#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Found {
     /// The trained networks.
     pub records: Vec<ResultRecord>,
     /// What DeepReDuce's probes found out; empty for other methods and for a given order.
     pub criticality: Vec<StageFinding>,
+    /// The cells that Sphynx's search found, as one word.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cells: Option<String>,
 }
 
 /// Optimizes a network by a recipe; goes on where an earlier call with the same recipe was interrupted.
@@ -104,6 +114,7 @@ pub fn optimize(
         OptimizeSection::DeepReduce(deepreduce) => job.deepreduce(deepreduce, watch),
         OptimizeSection::DeepReshape(deepreshape) => job.deepreshape(deepreshape, watch),
         OptimizeSection::SharedSigns(signs) => job.shared_signs(signs, &images, watch),
+        OptimizeSection::Sphynx(sphynx) => job.sphynx(sphynx, &images, watch),
     };
     let found = found.inspect_err(|_| identity::release(&options.folder))?;
     write_json(&done, &found)?;

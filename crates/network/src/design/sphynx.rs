@@ -46,6 +46,17 @@ pub fn sphynx_choices(budget: u64, side: usize) -> Result<Vec<SphynxChoice>, Zoo
     Ok(choices)
 }
 
+/// The network that a search trains for a budget: the most ReLUs within it; where several have as many, a published one,
+/// then the deepest. None where no network of three or more cells has so few.
+///
+/// # Errors
+/// As for [`sphynx_choices`].
+pub fn sphynx_choice(budget: u64, side: usize) -> Result<Option<SphynxChoice>, ZooError> {
+    zoo::build(&format!("sphynx:c={SMALLEST},d={SMALLEST}"), side, 100)?;
+    let question = Question { budget, side, pixels: side as u64 * side as u64 };
+    Ok(question.within().or_else(|| question.below()))
+}
+
 struct Question {
     budget: u64,
     side: usize,
@@ -65,6 +76,18 @@ impl Question {
             .collect();
         choices.sort_by(|a, b| a.deviation.abs().total_cmp(&b.deviation.abs()));
         choices.into_iter().filter(|choice| self.has_network(choice)).take(MAX_CHOICES).collect()
+    }
+
+    /// Of channels and depths as the paper has them, the largest that the budget allows.
+    fn within(&self) -> Option<SphynxChoice> {
+        let deepest = |channels: u64| {
+            let depth = (self.budget / (self.pixels * channels)).min(MAX_DEPTH);
+            (depth >= SMALLEST).then(|| self.choice(channels, depth))
+        };
+        let mut choices: Vec<_> = (SMALLEST..=MAX_CHANNELS).filter_map(deepest).collect();
+        let unpublished = |choice: &SphynxChoice| choice.published_reduce.is_none();
+        choices.sort_by_key(|choice| (std::cmp::Reverse(choice.relus), unpublished(choice), choice.channels));
+        choices.into_iter().find(|choice| self.has_network(choice))
     }
 
     fn below(&self) -> Option<SphynxChoice> {
@@ -105,6 +128,20 @@ mod tests {
             choices,
             [(5, 10, 51_200), (6, 8, 49_152), (7, 7, 50_176), (8, 6, 49_152), (10, 5, 51_200)]
         );
+    }
+
+    #[test]
+    fn a_search_takes_the_most_that_the_budget_allows() {
+        let chosen = |budget| {
+            let choice = sphynx_choice(budget, 32).unwrap().unwrap();
+            (choice.channels, choice.depth, choice.relus)
+        };
+        assert_eq!(chosen(25_600), (5, 5, 25_600));
+        // (10, 5) has as many and is not published.
+        assert_eq!(chosen(51_200), (5, 10, 51_200));
+        assert_eq!(chosen(50_000), (6, 8, 49_152));
+        assert!(chosen(10_000).2 <= 10_000);
+        assert_eq!(sphynx_choice(3_000, 32).unwrap(), None);
     }
 
     #[test]

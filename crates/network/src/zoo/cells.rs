@@ -1,7 +1,7 @@
 //! What the families of searched cells share: where the reduce cells stand, and the stages that follow from it.
 
 use super::ZooError;
-use super::genotype::{CellEdges, Op};
+use super::genotype::{CellEdge, CellKind, CellOperation, CellWiring, Genotype};
 use super::name::Name;
 use crate::spec::{Block, Cell, Edge, Layer, Stage};
 
@@ -30,10 +30,18 @@ impl CellRow {
     /// A stage begins with each reduce cell.
     pub(super) fn stages(&self, stem_halves: bool, cell: impl Fn(CellPlace) -> Cell) -> Vec<Stage> {
         let mut stages: Vec<Stage> = Vec::new();
-        let mut place = CellPlace { channels: self.channels, reduces: stem_halves, previous_reduced: false };
+        let mut place = CellPlace {
+            channels: self.channels,
+            reduces: stem_halves,
+            previous_reduced: false,
+            inputs: [None; 2],
+        };
         for index in 0..self.depth {
             place.previous_reduced = place.reduces;
             place.reduces = self.reduce.contains(&index);
+            if index > 0 {
+                place.inputs = [place.inputs[1], Some(place.channels)];
+            }
             if place.reduces {
                 place.channels = place.channels.saturating_mul(self.growth);
             }
@@ -56,17 +64,31 @@ pub(super) struct CellPlace {
     pub(super) reduces: bool,
     /// Whether the cell before did, so that the older input is twice as large as the newer one.
     pub(super) previous_reduced: bool,
+    /// Node channels of the two cells before, the older first; none where it is the stem.
+    pub(super) inputs: [Option<usize>; 2],
+}
+
+impl CellPlace {
+    /// The edges of the cell that stands here.
+    pub(super) fn wiring(self, genotype: &Genotype) -> &CellWiring {
+        genotype.wiring(if self.reduces { CellKind::Reduce } else { CellKind::Normal })
+    }
+}
+
+/// The nodes whose channels are joined: all but the two inputs.
+pub(super) fn joined(genotype: &Genotype) -> Vec<usize> {
+    (2..2 + genotype.nodes()).collect()
 }
 
 /// The nodes of a cell: edges from its two inputs are strided where it reduces.
 pub(super) fn wire(
-    edges: &CellEdges,
+    wiring: &CellWiring,
     reduces: bool,
-    layers: impl Fn(Op, usize) -> Vec<Layer>,
+    layers: impl Fn(CellOperation, usize) -> Vec<Layer>,
 ) -> Vec<Vec<Edge>> {
-    let edge = |&(op, from): &(Op, usize)| {
-        let stride = if reduces && from < 2 { 2 } else { 1 };
-        Edge { from, activated: false, layers: layers(op, stride) }
+    let edge = |edge: &CellEdge| {
+        let stride = if reduces && edge.from < 2 { 2 } else { 1 };
+        Edge { from: edge.from, activated: false, layers: layers(edge.operation, stride) }
     };
-    edges.iter().map(|node| node.iter().map(edge).collect()).collect()
+    wiring.iter().map(|node| node.iter().map(edge).collect()).collect()
 }

@@ -107,6 +107,11 @@ impl Name {
         }
     }
 
+    /// Any word.
+    pub(super) fn word(&mut self, key: &'static str) -> Option<String> {
+        self.take(key)
+    }
+
     /// One of a few words; the first is the default.
     pub(super) fn choice<T: Copy>(
         &mut self,

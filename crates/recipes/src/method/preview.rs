@@ -7,6 +7,7 @@ use network::spec::NetworkSpec;
 use network::transform::Reduction;
 use network::walk::StageIndex;
 
+use super::sphynx::{self, SphynxPlan};
 use super::{
     OptimizeError, OptimizeSection, PlannedNetwork, SharedSignsSection, candidates, hybrenet, shared_signs,
 };
@@ -36,6 +37,8 @@ pub enum Preview {
         /// How many comparisons stay.
         budget: u64,
     },
+    /// Sphynx: these networks, after searches for what is not known of them.
+    Sphynx(Vec<SphynxPlan>),
 }
 
 /// Says what a recipe would train on images of a shape and a number of classes.
@@ -44,17 +47,24 @@ pub enum Preview {
 /// When the budget cannot be met, the network cannot be reduced so, or a teacher or a start is not where it should be.
 pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview, OptimizeError> {
     let section = recipe.optimize.as_ref().ok_or(OptimizeError::NoMethod)?;
-    if let OptimizeSection::SharedSigns(section) = section {
-        return shared(recipe, section, shape, classes);
+    match section {
+        OptimizeSection::SharedSigns(section) => return shared(recipe, section, shape, classes),
+        OptimizeSection::Sphynx(section) => {
+            // It has no network that loses ReLUs: the budget makes one.
+            must_have_teacher(recipe)?;
+            must_be_plain(recipe)?;
+            return Ok(Preview::Sphynx(sphynx::plan(recipe, section, shape, classes)?));
+        }
+        OptimizeSection::Snl(_) => must_have_teacher(recipe)?,
+        OptimizeSection::DeepReduce(_) | OptimizeSection::DeepReshape(_) => {
+            must_have_teacher(recipe)?;
+            must_be_plain(recipe)?;
+        }
     }
     let spec = recipe.network.build(shape, classes)?;
     let name = recipe.network.name.as_str();
     let before = Cost::of(&spec);
     let budget = section.budget().map(|budget| budget.resolve(spec.name(), before.relus)).transpose()?;
-    must_have_teacher(recipe)?;
-    if !matches!(section, OptimizeSection::Snl(_)) {
-        must_be_plain(recipe)?;
-    }
     match section {
         OptimizeSection::Snl(snl) => {
             if let Some(path) = snl.start.as_ref().filter(|path| checkpoint::find(path).is_err()) {
@@ -83,7 +93,9 @@ pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview,
             let plan = hybrenet::plan_for(name, &spec, &order, budget, deepreshape.keep_network)?;
             Ok(Preview::Networks(vec![plan]))
         }
-        OptimizeSection::SharedSigns(section) => shared(recipe, section, shape, classes),
+        OptimizeSection::SharedSigns(_) | OptimizeSection::Sphynx(_) => {
+            unreachable!("they were planned above")
+        }
     }
 }
 

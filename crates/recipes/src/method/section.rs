@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::sphynx::SphynxSection;
 use super::{Granularity, GroupingRule, MAX_MOVED, PenaltySchedule, ReluBudget};
 
 /// The method and what it needs.
@@ -22,6 +23,8 @@ pub enum OptimizeSection {
     /// Signets for a budget.
     #[serde(rename = "shared-signs")]
     SharedSigns(SharedSignsSection),
+    /// Cells and locations by search.
+    Sphynx(Box<SphynxSection>),
 }
 
 impl OptimizeSection {
@@ -32,6 +35,7 @@ impl OptimizeSection {
             Self::DeepReduce(_) => "deepreduce",
             Self::DeepReshape(_) => "deepreshape",
             Self::SharedSigns(_) => "shared-signs",
+            Self::Sphynx(_) => "sphynx",
         }
     }
 
@@ -42,6 +46,7 @@ impl OptimizeSection {
             Self::DeepReduce(section) => section.budget,
             Self::DeepReshape(section) => Some(section.budget),
             Self::SharedSigns(section) => Some(section.budget),
+            Self::Sphynx(section) => Some(section.budget),
         }
     }
 
@@ -52,6 +57,7 @@ impl OptimizeSection {
             Self::DeepReduce(section) => section.budget = Some(budget),
             Self::DeepReshape(section) => section.budget = budget,
             Self::SharedSigns(section) => section.budget = budget,
+            Self::Sphynx(section) => section.budget = budget,
         }
     }
 
@@ -60,6 +66,7 @@ impl OptimizeSection {
         match self {
             Self::Snl(section) => section.out_of_range(),
             Self::SharedSigns(section) => section.out_of_range(),
+            Self::Sphynx(section) => section.out_of_range(),
             Self::DeepReduce(_) | Self::DeepReshape(_) => None,
         }
     }

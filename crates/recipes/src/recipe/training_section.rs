@@ -28,6 +28,9 @@ pub struct TrainingSection {
     /// Numbers of the forward and backward pass; weights, statistics and losses are always 32 bits.
     #[serde(default)]
     pub precision: Precision,
+    /// How the first weights are drawn.
+    #[serde(default, skip_serializing_if = "Initialization::is_usual")]
+    pub initialization: Initialization,
     /// The longest gradient.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip: Option<f64>,
@@ -347,6 +350,28 @@ pub enum Precision {
     #[serde(skip)]
     #[cfg_attr(feature = "clap", value(skip))]
     F64,
+}
+
+/// How the first weights of convolutions and fully connected layers are drawn. Constants are drawn uniformly within
+/// `1 / sqrt(inputs)` in all of them; batch norms begin with scale 1 and shift 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Initialization {
+    /// Normal with variance `2 / inputs`, fully connected layers too (SNL's ResNets).
+    KaimingFanIn,
+    /// Convolutions normal with variance `2 / outputs`, fully connected layers uniform (WideResNets, and ResNets as
+    /// they are usually trained).
+    #[default]
+    KaimingFanOut,
+    /// Uniform within `1 / sqrt(inputs)` (Sphynx and DARTS, which leave it to the framework).
+    Uniform,
+}
+
+impl Initialization {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A second classifier that only learns along.

@@ -60,10 +60,10 @@ pub struct Row {
     /// Seconds.
     #[serde(default)]
     pub latency: Option<f64>,
-    /// What SNL keeps.
+    /// What SNL keeps, or what Sphynx builds for.
     #[serde(default)]
     pub budget: Option<u64>,
-    /// Other settings of SNL's search.
+    /// Other settings of the search.
     #[serde(default)]
     pub search: SearchChanges,
     /// All stages, most critical first, for DeepReDuce's pipeline; found by training where absent.
@@ -77,7 +77,7 @@ pub struct Row {
     pub recipe: Option<String>,
 }
 
-/// Settings of SNL's search.
+/// Settings of a search.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SearchChanges {
@@ -85,6 +85,8 @@ pub struct SearchChanges {
     pub first: Option<f64>,
     /// Adam's rate.
     pub learning_rate: Option<f64>,
+    /// Nodes of Sphynx's cells beside their inputs.
+    pub nodes: Option<usize>,
 }
 
 /// Who teaches the runs of an entry.
@@ -97,6 +99,8 @@ pub enum Teacher {
     ResNet18,
     /// The same network by SNL's recipe for what its search begins with.
     Snl,
+    /// The same cells with a ReLU before every convolution (Sphynx appendix G).
+    Sphynx,
 }
 
 /// How a row is trained.
@@ -117,9 +121,18 @@ pub enum Way {
     SnlPatient,
     /// All candidates of DeepReDuce's pipeline.
     Pipeline,
+    /// With cells that a search of Sphynx finds, in the paper's places.
+    SphynxCells,
+    /// With places that a search of Sphynx finds, beside every candidate trained for itself.
+    SphynxGrid,
 }
 
 impl Way {
+    /// Whether somebody teaches.
+    pub fn has_teacher(self) -> bool {
+        !matches!(self, Self::None | Self::SphynxCells | Self::SphynxGrid)
+    }
+
     /// For tables.
     pub fn title(self) -> &'static str {
         match self {
@@ -130,6 +143,8 @@ impl Way {
             Self::SnlChannels => "SNL, channels",
             Self::SnlPatient => "SNL, authors' penalty",
             Self::Pipeline => "DeepReDuce, all candidates",
+            Self::SphynxCells => "Sphynx, own cells",
+            Self::SphynxGrid => "Sphynx, grid of places",
         }
     }
 }

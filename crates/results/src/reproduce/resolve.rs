@@ -7,6 +7,7 @@ use network::design::CriticalityOrder;
 use network::shape::Shape;
 use network::spec::NetworkSpec;
 use recipes::data::DataKind;
+use recipes::method::sphynx::{CellsSource, LocationSource, SphynxSection};
 use recipes::method::{
     DeepReduceSection, OptimizeError, OptimizeSection, ReluBudget, SnlSection, candidates,
 };
@@ -35,7 +36,7 @@ impl Entry {
         let data = row.data.unwrap_or(self.data);
         let recipe = self.recipe(row, way)?;
         let spec = build(&recipe.network, data)?;
-        let teacher = (way != Way::None).then(|| self.teacher(&recipe, data)).transpose()?;
+        let teacher = way.has_teacher().then(|| self.teacher(&recipe, data)).transpose()?;
         let teacher_macs = match &teacher {
             Some((_, teacher)) => Some(Cost::of(&build(&teacher.network, data)?).macs),
             None => None,
@@ -83,10 +84,11 @@ impl Entry {
                 ..DeepReduceSection::default()
             })),
             Way::Snl | Way::SnlChannels | Way::SnlPatient => Some(search(row, way, recipe.optimize.take())?),
+            Way::SphynxCells | Way::SphynxGrid => Some(sphynx(row, way, recipe.optimize.take())?),
             Way::None | Way::Kd | Way::Dkd => None,
         };
         recipe.teacher = match way {
-            Way::None => None,
+            _ if !way.has_teacher() => None,
             _ => Some(TeacherSection { checkpoint: self.teacher_folder(&recipe) }),
         };
         Ok(recipe)
@@ -116,11 +118,12 @@ impl Entry {
         };
         let base = match self.teacher {
             Teacher::ResNet18 => "resnet18",
-            Teacher::Same | Teacher::Snl => &recipe.network.name,
+            Teacher::Same | Teacher::Snl | Teacher::Sphynx => &recipe.network.name,
         };
         // What a search begins with has no ReLU in its stem.
         let prefix = match (self.teacher, &recipe.optimize) {
             (Teacher::Snl, _) => "snl-",
+            (Teacher::Sphynx, _) => "teacher-",
             (_, Some(OptimizeSection::Snl(_))) => "start-",
             _ => "",
         };
@@ -157,6 +160,7 @@ impl Entry {
         let mut network = match self.teacher {
             Teacher::ResNet18 => NetworkSection::named("resnet18"),
             Teacher::Same | Teacher::Snl => NetworkSection::named(&recipe.network.name),
+            Teacher::Sphynx => NetworkSection::named(&format!("{},modules=relu", recipe.network.name)),
         };
         if matches!(recipe.optimize, Some(OptimizeSection::Snl(_))) {
             network.stem = recipe.network.stem;
@@ -175,10 +179,10 @@ fn ours(name: &str) -> Result<Recipe, ReproduceError> {
 /// The distillation of a way; the recipe's own where it is of that kind.
 fn distillation(way: Way, own: Option<Distillation>) -> Option<Distillation> {
     match (way, own) {
-        (Way::None, _) => None,
+        (Way::None | Way::SphynxCells | Way::SphynxGrid, _) => None,
         (Way::Dkd, _)
         | (Way::Snl | Way::SnlChannels | Way::SnlPatient, _)
-        | (_, Some(Distillation::Kd { .. })) => own,
+        | (_, Some(Distillation::Kd { .. } | Distillation::LogitMse { .. })) => own,
         _ => Some(Distillation::soft(4.0, 0.9)),
     }
 }
@@ -205,6 +209,29 @@ fn search(row: &Row, way: Way, own: Option<OptimizeSection>) -> Result<OptimizeS
     section.learning_rate = row.search.learning_rate.unwrap_or(section.learning_rate);
     Ok(OptimizeSection::Snl(section))
 }
+
+/// Sphynx's search for a row, by the recipe's own.
+fn sphynx(row: &Row, way: Way, own: Option<OptimizeSection>) -> Result<OptimizeSection, ReproduceError> {
+    let budget = row.budget.ok_or_else(|| ReproduceError::NoBudget { row: row.row.clone() })?;
+    let mut section = match own {
+        Some(OptimizeSection::Sphynx(section)) => *section,
+        _ => SphynxSection::new(ReluBudget::Count(budget)),
+    };
+    section.budget = ReluBudget::Count(budget);
+    section.further.clear();
+    section.cell_search.nodes = row.search.nodes.unwrap_or(section.cell_search.nodes);
+    (section.cells, section.locations) = match way {
+        Way::SphynxGrid => (CellsSource::Published, LocationSource::Search),
+        _ => (CellsSource::Search, LocationSource::Published),
+    };
+    if way == Way::SphynxGrid {
+        section.location_search.grid_epochs = Some(GRID_EPOCHS);
+    }
+    Ok(OptimizeSection::Sphynx(Box::new(section)))
+}
+
+/// Epochs for which a candidate of a grid is trained; the paper takes 600.
+const GRID_EPOCHS: u32 = 100;
 
 /// Networks to train, and minutes for all of them.
 fn price(recipe: &Recipe, spec: &NetworkSpec, teacher: Option<u64>) -> Result<(usize, f64), ReproduceError> {
@@ -235,9 +262,25 @@ fn price(recipe: &Recipe, spec: &NetworkSpec, teacher: Option<u64>) -> Result<(u
         Some(OptimizeSection::DeepReshape(_) | OptimizeSection::SharedSigns(_)) => {
             Ok((1, training_minutes(recipe, macs, teacher, epochs)))
         }
+        Some(OptimizeSection::Sphynx(section)) => {
+            // A search sees half of the images twice, in steps that are slower than a network's own.
+            let cells = if section.searches_cells() { section.cell_search.epochs * SEARCH_FACTOR } else { 0 };
+            let locations = match section.locations {
+                LocationSource::Search => section.location_search.epochs,
+                _ => 0,
+            };
+            let candidates = section.location_search.grid_epochs.map_or(0, |_| GRID_CANDIDATES);
+            let grid =
+                u32::try_from(candidates).unwrap_or(0) * section.location_search.grid_epochs.unwrap_or(0);
+            Ok((1 + candidates, training_minutes(recipe, macs, None, epochs + cells + locations + grid)))
+        }
     }
 }
 
+/// An epoch of a search of cells is priced as so many of training.
+const SEARCH_FACTOR: u32 = 6;
+/// Pairs of reduce cells of about six cells.
+const GRID_CANDIDATES: usize = 15;
 /// Epochs that a search by the authors' schedule is priced at.
 const PATIENT_EPOCHS: u32 = 80;
 

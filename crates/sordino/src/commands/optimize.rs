@@ -1,11 +1,13 @@
 //! `sordino optimize METHOD`: a network, data and a budget become a trained network of few ReLUs or comparisons.
 
 mod recipe;
+mod sphynx;
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use recipes::method::sphynx::{CellsSource, LocationSource, Strategy};
 use recipes::method::{GroupingRule, PlannedNetwork, Preview, ReluBudget, preview};
 
 use super::train::DeviceChoice;
@@ -28,6 +30,8 @@ enum Method {
     Deepreshape(DeepReshapeArguments),
     /// Choose a signet for the budget, in which one comparison decides for several values.
     SharedSigns(SharedSignsArguments),
+    /// Search cells and the places of reduce cells for the budget, and train what is found (Sphynx).
+    Sphynx(SphynxArguments),
 }
 
 /// What every method takes.
@@ -153,6 +157,39 @@ struct SharedSignsArguments {
     mask_epochs: Option<u32>,
 }
 
+#[derive(Debug, Args)]
+struct SphynxArguments {
+    #[command(flatten)]
+    common: CommonArguments,
+    /// Where cells come from: published, search, or a TOML file of cells [default: the recipe's, or search].
+    #[arg(long, value_name = "CELLS")]
+    cells: Option<CellsSource>,
+    /// Where reduce cells stand [default: the recipe's, or search].
+    #[arg(long, value_enum)]
+    locations: Option<LocationSource>,
+    /// How cells are searched [default: the recipe's, or darts].
+    #[arg(long, value_enum)]
+    strategy: Option<Strategy>,
+    /// Nodes of a searched cell beside its two inputs: 4, or 2 for smaller cells.
+    #[arg(long, value_name = "COUNT")]
+    nodes: Option<usize>,
+    /// Epochs of the search of cells.
+    #[arg(long, value_name = "COUNT")]
+    cell_epochs: Option<u32>,
+    /// Epochs of the search of locations.
+    #[arg(long, value_name = "COUNT")]
+    location_epochs: Option<u32>,
+    /// Also train every pair of reduce cells for so many epochs, to compare with the search.
+    #[arg(long, value_name = "COUNT")]
+    grid_epochs: Option<u32>,
+    /// Train this network alone, whatever further ones the recipe names.
+    #[arg(long)]
+    alone: bool,
+    /// Search and stop.
+    #[arg(long)]
+    only_search: bool,
+}
+
 impl Method {
     fn common(&self) -> &CommonArguments {
         match self {
@@ -160,6 +197,7 @@ impl Method {
             Self::Snl(arguments) => &arguments.common,
             Self::Deepreshape(arguments) => &arguments.common,
             Self::SharedSigns(arguments) => &arguments.common,
+            Self::Sphynx(arguments) => &arguments.common,
         }
     }
 }
@@ -178,7 +216,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
             "{name}: images of {}x{} pixels, {classes} classes",
             set.shape.height, set.shape.width
         )?;
-        write_preview(&plan, out)?;
+        match &plan {
+            Preview::Sphynx(plans) => sphynx::write_plans(&recipe, plans, set.len(), out)?,
+            plan => write_preview(plan, out)?,
+        }
         return Ok(Answer::Yes);
     }
     trainer::optimize(&recipe, data, common, out)
@@ -198,6 +239,7 @@ fn write_preview(preview: &Preview, out: &mut dyn Write) -> anyhow::Result<()> {
             write_plans(std::slice::from_ref(plan), out)?;
             writeln!(out, "\nthen a search for the {} of its comparisons that stay", grouped(*budget))?;
         }
+        Preview::Sphynx(_) => unreachable!("it is written with its searches"),
     }
     Ok(())
 }

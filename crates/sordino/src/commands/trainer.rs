@@ -149,6 +149,10 @@ pub(super) fn optimize(
     }
     optimize_watch::write_records(&found.records, out)?;
     let folder = options.folder.display();
+    if let Some(cells) = &found.cells {
+        writeln!(out, "cells {cells}")?;
+        writeln!(out, "also in {folder}/cells/cells.toml; `sordino report {folder}` draws them")?;
+    }
     if earlier.is_some() && earlier == records() {
         writeln!(out, "this was done before with the same recipe; nothing was trained now")?;
     }

@@ -5,8 +5,9 @@
 
 use network::spec::NetworkSpec;
 use network::walk::{Part, ValueId};
+use recipes::recipe::Initialization;
 
-use super::initialize::{Fan, Initialization};
+use super::initialize::Fan;
 use super::parameters::{Declared, Parameters};
 use super::plan::{self, Norm, Plan};
 use super::{AssembleError, Mode, Setting};
@@ -95,9 +96,13 @@ impl AuxiliaryHead {
             input.conv2d(weight, None::<&Tensor>, [1, 1], [0, 0], [1, 1], 1)
         };
         let input = input.relu();
-        // A window of 5 at a stride that gives 2x2, as on the 8x8 maps of the papers; smaller maps are divided evenly.
+        // A window of 5 at a stride that gives 2x2: 3 on the 8x8 maps of CIFAR, 6 on the 16x16 of Tiny ImageNet, as in the
+        // authors' code; smaller maps are divided evenly.
         let pooled = match self.side {
-            7.. => input.avg_pool2d([5, 5], [self.side - 5; 2], [0, 0], false, false, None),
+            7.. => {
+                let stride = (self.side * 3 / 8).max((self.side - 5) / 2 + 1);
+                input.avg_pool2d([5, 5], [stride; 2], [0, 0], false, false, None)
+            }
             _ => input.adaptive_avg_pool2d([2, 2]),
         };
         let narrow = self.norms[0].apply(&conv(&pooled, first), parameters, mode).relu();

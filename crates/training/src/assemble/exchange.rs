@@ -113,7 +113,7 @@ impl TrainableNetwork {
     }
 
     /// Parameters and statistics by name, as views.
-    fn named_numbers(&self) -> impl Iterator<Item = (&str, Tensor)> {
+    pub(crate) fn named_numbers(&self) -> impl Iterator<Item = (&str, Tensor)> {
         self.parameters.named().chain(self.plan.named_statistics())
     }
 

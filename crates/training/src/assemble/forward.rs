@@ -25,7 +25,7 @@ pub enum Mode<'a> {
 }
 
 impl Mode<'_> {
-    pub(super) fn is_training(self) -> bool {
+    pub(crate) fn is_training(self) -> bool {
         matches!(self, Self::Train { .. })
     }
 }
@@ -136,11 +136,20 @@ fn convolve(
 }
 
 impl Norm {
-    pub(super) fn apply(&self, input: &Tensor, parameters: &Parameters, mode: Mode<'_>) -> Tensor {
+    pub(crate) fn apply(&self, input: &Tensor, parameters: &Parameters, mode: Mode<'_>) -> Tensor {
         let (scale, shift) = match self.learned {
             Some((scale, shift)) => (parameters.leaf(scale), parameters.leaf(shift)),
             None => (&self.ones, &self.zeros),
         };
+        self.normalize(input, scale, shift, mode)
+    }
+
+    /// The same with a scale for each channel that somebody else learns, and no shift.
+    pub(crate) fn scaled(&self, input: &Tensor, scale: &Tensor, mode: Mode<'_>) -> Tensor {
+        self.normalize(input, scale, &self.zeros, mode)
+    }
+
+    fn normalize(&self, input: &Tensor, scale: &Tensor, shift: &Tensor, mode: Mode<'_>) -> Tensor {
         input.batch_norm(
             Some(scale),
             Some(shift),

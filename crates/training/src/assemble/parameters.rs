@@ -43,16 +43,16 @@ impl Role {
 
 /// A parameter before it has memory.
 #[derive(Clone, Debug)]
-pub(super) struct Declared {
-    pub(super) name: String,
-    pub(super) role: Role,
-    pub(super) shape: Vec<i64>,
-    pub(super) values: Start,
+pub(crate) struct Declared {
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    pub(crate) shape: Vec<i64>,
+    pub(crate) values: Start,
 }
 
 /// The first values of a parameter.
 #[derive(Clone, Debug)]
-pub(super) enum Start {
+pub(crate) enum Start {
     Constant(f32),
     Normal { deviation: f64 },
     Uniform { bound: f32 },
@@ -147,7 +147,7 @@ pub struct Segment {
 }
 
 impl Parameters {
-    pub(super) fn new(mut declared: Vec<Declared>, seed: u64, setting: Setting) -> Self {
+    pub(crate) fn new(mut declared: Vec<Declared>, seed: u64, setting: Setting) -> Self {
         declared.sort_by_key(|parameter| parameter.role);
         let Setting { device, precision, innermost_channels } = setting;
         let slots = lay_out(&declared);
@@ -181,12 +181,12 @@ impl Parameters {
     }
 
     /// The number of a parameter.
-    pub(super) fn find(&self, name: &str) -> Option<usize> {
+    pub(crate) fn find(&self, name: &str) -> Option<usize> {
         self.index.get(name).copied()
     }
 
     /// A parameter as the forward pass reads it.
-    pub(super) fn leaf(&self, index: usize) -> &Tensor {
+    pub(crate) fn leaf(&self, index: usize) -> &Tensor {
         &self.leaves[index]
     }
 
@@ -233,6 +233,17 @@ impl Parameters {
         let gradients = Tensor::run_backward(&[loss], &self.leaves, false, false);
         no_grad(|| self.gather(&gradients));
         &self.gradient
+    }
+
+    /// The gradients of a loss by every parameter of several rows at once: one pass back for all.
+    pub(crate) fn gradients<const ROWS: usize>(loss: &Tensor, mut rows: [&mut Self; ROWS]) -> [Tensor; ROWS] {
+        let leaves: Vec<&Tensor> = rows.iter().flat_map(|row| &row.leaves).collect();
+        let mut gradients = Tensor::run_backward(&[loss], &leaves, false, false);
+        for row in rows.iter_mut().rev() {
+            let own = gradients.split_off(gradients.len() - row.leaves.len());
+            no_grad(|| row.gather(&own));
+        }
+        rows.map(|row| row.gradient.copy())
     }
 
     fn gather(&mut self, gradients: &[Tensor]) {

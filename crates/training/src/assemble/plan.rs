@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use network::spec::NetworkSpec;
 use network::walk::{Operation, Step, Walk};
+use recipes::recipe::Initialization;
 
-use super::initialize::{Fan, Initialization};
+use super::initialize::{Fan, FirstWeights};
 use super::parameters::{Declared, Parameters, Role, Start};
 use super::signs::Signs;
 use super::{NumberKinds, Setting};
@@ -41,7 +42,7 @@ fn declare_step(walk: &Walk, step: &Step, initialization: Initialization) -> Vec
     }
 }
 
-pub(super) fn linear(
+pub(crate) fn linear(
     name: &str,
     shape: &[usize],
     has_bias: bool,
@@ -55,7 +56,7 @@ pub(super) fn linear(
     declared
 }
 
-pub(super) fn norm(name: &str, channels: usize) -> Vec<Declared> {
+pub(crate) fn norm(name: &str, channels: usize) -> Vec<Declared> {
     let part = |part, value| declared(name, part, (Role::Norm, &[channels]), Start::Constant(value));
     vec![part("weight", 1.0), part("bias", 0.0)]
 }
@@ -78,7 +79,7 @@ pub(super) enum Reads {
 }
 
 /// A batch norm: learned numbers or constants, and the statistics it keeps.
-pub(super) struct Norm {
+pub(crate) struct Norm {
     pub(super) learned: Option<(usize, usize)>,
     pub(super) ones: Tensor,
     pub(super) zeros: Tensor,
@@ -141,15 +142,15 @@ impl Plan {
 }
 
 /// Running means and variances of all batch norms, in one row.
-struct Statistics {
-    row: Tensor,
-    names: Vec<(String, i64, i64)>,
+pub(crate) struct Statistics {
+    pub(crate) row: Tensor,
+    pub(crate) names: Vec<(String, i64, i64)>,
     ones: Tensor,
     zeros: Tensor,
 }
 
 impl Statistics {
-    fn new(norms: &[(String, usize)], setting: Setting) -> Self {
+    pub(crate) fn new(norms: &[(String, usize)], setting: Setting) -> Self {
         let mut names = Vec::new();
         let mut values = Vec::new();
         for (name, channels) in norms {
@@ -181,7 +182,7 @@ impl Statistics {
         }
     }
 
-    fn norm(&self, name: &str, parameters: &Parameters) -> Norm {
+    pub(crate) fn norm(&self, name: &str, parameters: &Parameters) -> Norm {
         let find = |part: &str| {
             let name = format!("{name}.{part}");
             let (_, start, length) = self

@@ -3,7 +3,7 @@
 use super::{DeviceImages, LearnError};
 use crate::assemble::{Mode, TrainableNetwork};
 use crate::distill::{Targets, cross_entropy};
-use crate::tensor::{Kind, guarded, no_grad, to_floats};
+use crate::tensor::{Kind, Tensor, guarded, no_grad, to_floats};
 
 /// What a network makes of a set of images.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,17 +31,30 @@ pub(crate) fn evaluate(
     batch: usize,
 ) -> Result<Evaluation, LearnError> {
     images.check(network)?;
-    let _alone = network.device().alone();
+    evaluate_with(images, batch, |pixels| network.forward(pixels, Mode::Evaluate).logits)
+}
+
+/// The same for whatever makes logits of images.
+///
+/// # Errors
+/// When the device runs out of memory.
+pub(crate) fn evaluate_with(
+    images: &DeviceImages,
+    batch: usize,
+    logits: impl Fn(&Tensor) -> Tensor,
+) -> Result<Evaluation, LearnError> {
+    let device = images.pixels.device();
+    let _alone = device.alone();
     let totals = guarded(|| {
         no_grad(|| {
-            let mut totals = network.device().zeros(&[2], Kind::Double);
+            let mut totals = device.zeros(&[2], Kind::Double);
             for (start, count) in batches(images.len(), batch) {
-                let logits = network.forward(&images.pixels.range(start, count), Mode::Evaluate).logits;
+                let logits = logits(&images.pixels.range(start, count));
                 let labels = images.labels.narrow(0, start, count);
                 let right = logits.argmax(-1, false).eq_tensor(&labels).sum(Kind::Double);
                 let targets = Targets::plain(&labels, images.classes, 0.0, logits.kind());
                 let loss = cross_entropy(&logits, &targets.chances).to_kind(Kind::Double) * count as f64;
-                totals += crate::tensor::Tensor::stack(&[loss, right], 0);
+                totals += Tensor::stack(&[loss, right], 0);
             }
             to_floats(&totals)
         })

@@ -27,9 +27,9 @@ pub(crate) struct ImageSet<'a> {
 /// Images with labels, on a device.
 #[derive(Debug)]
 pub(crate) struct DeviceImages {
-    pub(super) pixels: Pixels,
-    pub(super) labels: Tensor,
-    pub(super) classes: usize,
+    pub(crate) pixels: Pixels,
+    pub(crate) labels: Tensor,
+    pub(crate) classes: usize,
 }
 
 impl DeviceImages {

@@ -29,7 +29,7 @@ pub(crate) enum Optimizer {
 }
 
 /// An optimizer with its memory, laid out as the parameters are.
-pub(super) struct Memory {
+pub(crate) struct Memory {
     optimizer: Optimizer,
     /// Velocity, or mean and square.
     rows: Vec<Tensor>,
@@ -40,7 +40,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn new(
+    pub(crate) fn new(
         optimizer: Optimizer,
         parameters: &Parameters,
         weight_decay: f32,
@@ -70,7 +70,7 @@ impl Memory {
     }
 
     /// The rows, with their names.
-    pub(super) fn named_rows(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
+    pub(crate) fn named_rows(&self) -> impl Iterator<Item = (&'static str, &Tensor)> {
         let names: &[&str] = match self.optimizer {
             Optimizer::Sgd { .. } => &["velocity"],
             Optimizer::Adam { .. } => &["mean", "square"],
@@ -79,12 +79,12 @@ impl Memory {
     }
 
     /// The number of steps made, on the device.
-    pub(super) fn steps(&self) -> &Tensor {
+    pub(crate) fn steps(&self) -> &Tensor {
         &self.steps
     }
 
     /// Moves the weights; to be called without recording gradients.
-    pub(super) fn step(&mut self, weights: &Tensor, gradient: &Tensor, rate: &Tensor) {
+    pub(crate) fn step(&mut self, weights: &Tensor, gradient: &Tensor, rate: &Tensor) {
         let _ = self.steps.g_add_scalar_(1.0);
         for &(start, length, decay) in &self.stretches {
             let piece = |row: &Tensor| row.narrow(0, start, length);

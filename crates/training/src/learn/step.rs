@@ -8,6 +8,12 @@ use crate::tensor::{Kind, Tensor, no_grad};
 /// Keeps the quotient finite when a gradient vanishes.
 const CLIP_EPSILON: f64 = 1e-6;
 
+/// Shortens a gradient in place to a length at most.
+pub(crate) fn shorten(gradient: &mut Tensor, longest: f32) {
+    let factor = f64::from(longest) / (gradient.norm() + CLIP_EPSILON);
+    let _ = gradient.g_mul_(&factor.clamp_max(1.0));
+}
+
 impl Learner {
     /// Learns from one batch. Everything it needs and makes stays on the device.
     pub(super) fn step(&mut self) {
@@ -84,8 +90,7 @@ impl Learner {
     fn apply(&mut self, gradient: &Tensor, rate: &Tensor) {
         let mut gradient = gradient.shallow_clone();
         if let Some(longest) = self.options.clip {
-            let factor = f64::from(longest) / (gradient.norm() + CLIP_EPSILON);
-            let _ = gradient.g_mul_(&factor.clamp_max(1.0));
+            shorten(&mut gradient, longest);
         }
         let parameters = self.network.parameters_mut();
         self.memory.step(parameters.masters(), &gradient, rate);

@@ -13,7 +13,7 @@ use crate::tensor::{Device, Kind, Tensor};
 const RATES: usize = 4;
 
 /// The tables of one epoch.
-pub(super) struct Tables {
+pub(crate) struct Tables {
     order: Tensor,
     images: Tensor,
     boxes: Tensor,
@@ -30,17 +30,17 @@ pub(super) struct Tables {
 }
 
 /// What one step reads.
-pub(super) struct Row {
-    pub(super) draws: StepDraws,
-    pub(super) learning_rate: Tensor,
-    pub(super) distillation: Tensor,
-    pub(super) keep_penalty: Tensor,
+pub(crate) struct Row {
+    pub(crate) draws: StepDraws,
+    pub(crate) learning_rate: Tensor,
+    pub(crate) distillation: Tensor,
+    pub(crate) keep_penalty: Tensor,
     /// For each edge and image what to multiply it with.
-    pub(super) drop_path: Option<Tensor>,
+    pub(crate) drop_path: Option<Tensor>,
 }
 
 impl Tables {
-    pub(super) fn new(
+    pub(crate) fn new(
         (steps, batch): (usize, usize),
         edges: usize,
         augmentation: &Augmentation,
@@ -63,7 +63,7 @@ impl Tables {
     }
 
     /// Fills the tables for an epoch and goes to its first step.
-    pub(super) fn fill(&mut self, draws: &Draws, rates: &[StepRates], drops: impl FnOnce(usize) -> Vec<f32>) {
+    pub(crate) fn fill(&mut self, draws: &Draws, rates: &[StepRates], drops: impl FnOnce(usize) -> Vec<f32>) {
         let integers = |table: &mut Tensor, values: &[i64]| {
             let shape = table.size();
             table.copy_(&Tensor::from_slice(values).view(shape.as_slice()));
@@ -89,7 +89,7 @@ impl Tables {
     }
 
     /// The row of the present step.
-    pub(super) fn read(&self) -> Row {
+    pub(crate) fn read(&self) -> Row {
         let row = |table: &Tensor| table.index_select(0, &self.position).squeeze_dim(0);
         // Without mixtures every row is the same, and nothing needs to be gathered.
         let mixture = |table: &Tensor| if self.has_mixtures { row(table) } else { table.get(0) };
@@ -116,12 +116,17 @@ impl Tables {
     }
 
     /// Goes to the next step.
-    pub(super) fn advance(&mut self) {
+    pub(crate) fn advance(&mut self) {
         let _ = self.position.g_add_scalar_(1);
     }
 
+    /// The number of the present step, on the device.
+    pub(crate) fn position(&self) -> &Tensor {
+        &self.position
+    }
+
     /// Goes back to the first step.
-    pub(super) fn rewind(&mut self) {
+    pub(crate) fn rewind(&mut self) {
         let _ = self.position.zero_();
     }
 }

@@ -21,7 +21,7 @@ impl Job<'_> {
         let teacher = self.teacher(watch)?;
         let findings = if given.is_none() { self.findings(section, &teacher, watch)? } else { Vec::new() };
         if section.only_criticality {
-            return Ok(Found { records: Vec::new(), criticality: findings });
+            return Ok(Found { criticality: findings, ..Found::default() });
         }
         let order = given.map_or_else(|| order(&findings), Ok)?;
         let plans = pipeline(name, &self.spec, &order, section.single_blocks)?;
@@ -34,7 +34,7 @@ impl Job<'_> {
             let folder = self.options.folder.join(format!("trained-{}", slug(&plan.title)));
             records.push(self.train_plan(plan, &teacher, &folder, watch)?);
         }
-        Ok(Found { records, criticality: findings })
+        Ok(Found { records, criticality: findings, ..Found::default() })
     }
 
     /// Trains one network per stage and computes the criticalities.

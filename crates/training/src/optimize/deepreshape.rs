@@ -18,6 +18,6 @@ impl Job<'_> {
         let plan = plan_for(name, &self.spec, &order, budget, section.keep_network)?;
         let teacher = self.teacher(watch)?;
         let record = self.train_plan(&plan, &teacher, &self.options.folder.join("trained"), watch)?;
-        Ok(Found { records: vec![record], criticality: Vec::new() })
+        Ok(Found { records: vec![record], ..Found::default() })
     }
 }

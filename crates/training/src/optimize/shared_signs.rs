@@ -53,7 +53,7 @@ impl Job<'_> {
             let job = Job { recipe: &recipe, options: &options, spec, section: &method };
             records.extend(job.snl(&search, images, watch)?.records);
         }
-        Ok(Found { records, criticality: Vec::new() })
+        Ok(Found { records, ..Found::default() })
     }
 
     /// Trains a network whose groups were chosen, from the weights that they were chosen by.

@@ -80,7 +80,7 @@ impl Job<'_> {
         let title = recipe.title.clone();
         let record =
             self.train_recorded(recipe, &title, macs, &self.options.folder.join("trained"), watch)?;
-        Ok(Found { records: vec![record], criticality: Vec::new() })
+        Ok(Found { records: vec![record], ..Found::default() })
     }
 
     /// The network with the weights that its search begins with.

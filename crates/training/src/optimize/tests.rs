@@ -49,6 +49,8 @@ impl OptimizeWatch for Silent {
     fn search(&mut self, epoch: &SearchEpoch) {
         self.searches.push(epoch.clone());
     }
+    fn cells(&mut self, _: &CellEpoch) {}
+    fn locations(&mut self, _: &LocationEpoch) {}
 }
 
 fn options(folder: &Path) -> OptimizeOptions {

@@ -213,10 +213,10 @@ pub(super) fn learner(
 /// A CPU computes with 32 bits, whatever the recipe says for a GPU.
 pub(crate) fn assemble_options(recipe: &Recipe, device: Device) -> AssembleOptions {
     AssembleOptions {
+        initialization: recipe.training.initialization,
         seed: recipe.seed,
         precision: if device == Device::Cpu { Precision::F32 } else { recipe.training.precision },
         auxiliary_head: recipe.training.auxiliary_head.is_some(),
-        ..AssembleOptions::default()
     }
 }
 

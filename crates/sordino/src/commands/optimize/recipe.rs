@@ -17,6 +17,7 @@ const DEEPREDUCE: &str = "deepreduce-28.7k";
 const SNL: &str = "snl-resnet18-25k";
 const DEEPRESHAPE: &str = "hybrenet-163k-cifar100";
 const SHARED_SIGNS: &str = "shared-signs-26k-cifar100";
+const SPHYNX: &str = "sphynx-search-cifar100";
 
 /// Epochs, batch and, except after a search, rate of a first try on the synthetic set.
 const TRIAL_EPOCHS: u32 = 12;
@@ -60,6 +61,7 @@ fn base(method: &Method, common: &CommonArguments) -> anyhow::Result<(Recipe, bo
         Method::Snl(_) => (SNL, "snl"),
         Method::Deepreshape(_) => (DEEPRESHAPE, "deepreshape"),
         Method::SharedSigns(_) => (SHARED_SIGNS, "shared-signs"),
+        Method::Sphynx(_) => (SPHYNX, "sphynx"),
     };
     if let Some(path) = &common.recipe {
         let recipe = Recipe::from_file(path)?;
@@ -77,12 +79,15 @@ fn base(method: &Method, common: &CommonArguments) -> anyhow::Result<(Recipe, bo
     let mut recipe = Recipe::from_toml(recipes::ours::text(ours).expect("it comes with the product"))?;
     recipe.teacher = None;
     recipe.title = String::new();
-    if !matches!(method, Method::Snl(_)) {
+    if !matches!(method, Method::Snl(_) | Method::Sphynx(_)) {
         recipe.training.schedule.warm_up_epochs = WARM_UP_EPOCHS;
     }
     // The order of the recipe is that of ResNet-18 on CIFAR-100, its budget that of one table's row.
     if let Some(OptimizeSection::DeepReduce(section)) = &mut recipe.optimize {
         (section.order, section.budget) = (None, None);
+    }
+    if let Some(OptimizeSection::Sphynx(section)) = &mut recipe.optimize {
+        section.further.clear();
     }
     Ok((recipe, true))
 }
@@ -121,6 +126,10 @@ fn set_synthetic(recipe: &mut Recipe) {
             section.teacher_network = TRIAL_TEACHER.to_owned();
             section.mask_epochs = TRIAL_EPOCHS;
             section.mask.iter_mut().for_each(set_trial_search);
+        }
+        Some(OptimizeSection::Sphynx(section)) => {
+            super::sphynx::shorten(section);
+            recipe.training.schedule.learning_rate = super::sphynx::TRIAL_RATE;
         }
         _ => recipe.training.schedule.learning_rate = TRIAL_RATE,
     }
@@ -189,6 +198,9 @@ fn set_method(recipe: &mut Recipe, method: &Method, budget: Option<ReluBudget>) 
                 set_search_epochs(mask, arguments.search_epochs);
             }
             section.mask_epochs = arguments.mask_epochs.unwrap_or(section.mask_epochs);
+        }
+        (Some(OptimizeSection::Sphynx(section)), Method::Sphynx(arguments)) => {
+            super::sphynx::set(section, arguments, budget);
         }
         _ => bail!("the recipe is one of another method"),
     }

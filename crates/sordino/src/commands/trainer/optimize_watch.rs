@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use recipes::log::{Epoch, Start};
+use recipes::method::sphynx::{CellEpoch, LocationEpoch};
 use results::ResultRecord;
 use training::optimize::{OptimizeWatch, SearchEpoch};
 use training::run::Watch;
@@ -60,6 +61,43 @@ impl OptimizeWatch for Terminal {
             epoch.seconds
         ));
     }
+
+    fn cells(&mut self, epoch: &CellEpoch) {
+        self.0.say(&format!(
+            "cells, epoch {}/{}: loss {:.4}, learned {:.2}%, score loss {:.4}, second half {:.2}%, {}\n  {}",
+            epoch.epoch,
+            epoch.epochs,
+            epoch.loss,
+            100.0 * epoch.training_accuracy,
+            epoch.score_loss,
+            100.0 * epoch.accuracy,
+            left(epoch.seconds, epoch.epoch, epoch.epochs),
+            epoch.cells
+        ));
+    }
+
+    fn locations(&mut self, epoch: &LocationEpoch) {
+        let mut ranked: Vec<_> = epoch.candidates.iter().zip(&epoch.distribution).collect();
+        ranked.sort_by(|one, other| other.1.total_cmp(one.1));
+        let best = ranked.iter().take(3);
+        let best: Vec<String> =
+            best.map(|(pair, chance)| format!("{}+{} {:.1}%", pair[0], pair[1], 100.0 * **chance)).collect();
+        self.0.say(&format!(
+            "locations, epoch {}/{}: temperature {:.1}, loss {:.4}, score loss {:.4}, {}, {}",
+            epoch.epoch,
+            epoch.epochs,
+            epoch.temperature,
+            epoch.loss,
+            epoch.score_loss,
+            best.join(", "),
+            left(epoch.seconds, epoch.epoch, epoch.epochs)
+        ));
+    }
+}
+
+/// What is left of a search, from its last epoch.
+fn left(seconds: f64, epoch: u32, epochs: u32) -> String {
+    format!("{seconds:.1} s, about {:.0} s left", seconds * f64::from(epochs.saturating_sub(epoch)))
 }
 
 /// The results, one line each.

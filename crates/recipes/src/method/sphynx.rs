@@ -1,0 +1,28 @@
+//! Sphynx: cells by search, a size for the budget, reduce cells by search; what all of it decides without tensors.
+//!
+//! ```text
+//! section     what a recipe says: cells, locations, and how both are searched (Sphynx Tables 5 and 6)
+//! scores      operation scores (theta) and the cells they stand for (appendix A)
+//! locations   which pairs of cells may reduce, and the scores (beta) that choose among them (Algorithm 1)
+//! log         what happened in a search, a line an epoch
+//! plan        from a budget to networks
+//! ```
+//!
+//! Where the paper and its authors' code differ, a key of the recipe chooses; its default is the paper's.
+
+mod locations;
+mod log;
+mod plan;
+mod scores;
+mod section;
+
+pub use locations::{Drawn, LocationScores, candidates};
+pub use log::{
+    CELL_LOG, CELLS_FILE, CellEpoch, GRID_FILE, GridRow, LOCATION_LOG, LocationEpoch, SearchLog, read_epochs,
+};
+pub use plan::{SphynxPlan, plan};
+pub use scores::{CellScores, EDGES_PER_NODE, edge_count, edges};
+pub use section::{
+    Candidates, CellSearch, CellsSource, Choose, FurtherNetwork, LocationSearch, LocationSource, Post,
+    Preprocess, Rank, SphynxSection, Strategy, UpdateOrder, WeightUpdates,
+};

@@ -1,0 +1,299 @@
+//! A search of Sphynx as one HTML page: the cells as drawings, scores over epochs, places of reduce cells.
+
+use std::path::Path;
+
+use askama::Template;
+use network::zoo::genotype::{CellKind, CellOperation, Genotype};
+use recipes::file::{FileError, read_text};
+use recipes::method::sphynx::{
+    CELL_LOG, CELLS_FILE, CellEpoch, GRID_FILE, GridRow, LOCATION_LOG, LocationEpoch, edges, read_epochs,
+};
+
+use super::chart::{COLORS, Chart, Curve};
+use super::wiring;
+
+/// The longest file of a grid.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+
+/// What a search left in its folder.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SearchReport {
+    /// What to call it.
+    pub name: String,
+    /// The epochs of the search of cells.
+    pub cells: Vec<CellEpoch>,
+    /// What it found; the last epoch's where it goes on.
+    pub genotype: Option<Genotype>,
+    /// The epochs of the search of locations.
+    pub locations: Vec<LocationEpoch>,
+    /// Every candidate trained for itself.
+    pub grid: Vec<GridRow>,
+}
+
+impl SearchReport {
+    /// Reads a folder of `sordino optimize sphynx`; nothing where it is none, or nothing was searched yet.
+    ///
+    /// # Errors
+    /// When a file of it cannot be read.
+    pub fn read(folder: &Path, name: &str) -> Result<Option<Self>, FileError> {
+        let (cells, locations) = (folder.join("cells"), folder.join("locations"));
+        let (cell_log, location_log) = (cells.join(CELL_LOG), locations.join(LOCATION_LOG));
+        if !cell_log.is_file() && !location_log.is_file() {
+            return Ok(None);
+        }
+        let mut report = Self { name: name.to_owned(), ..Self::default() };
+        if cell_log.is_file() {
+            report.cells = read_epochs(&cell_log)?;
+            let chosen = Genotype::from_file(&cells.join(CELLS_FILE)).ok();
+            report.genotype = chosen.or_else(|| report.cells.last()?.genotype());
+        }
+        if location_log.is_file() {
+            report.locations = read_epochs(&location_log)?;
+        }
+        if locations.join(GRID_FILE).is_file() {
+            let text = read_text(&locations.join(GRID_FILE), MAX_FILE_BYTES)?;
+            report.grid = serde_json::from_str(&text).unwrap_or_default();
+        }
+        Ok(Some(report))
+    }
+
+    /// The page.
+    pub fn page(&self) -> String {
+        let drawings = self.genotype.iter().flat_map(|genotype| {
+            CellKind::BOTH.map(|kind| (kind.word(), wiring::svg(genotype.wiring(kind))))
+        });
+        let page = Page {
+            title: format!("{}: the search", self.name),
+            epochs: self.cells.last().map_or(0, |epoch| epoch.epoch),
+            planned: self.cells.last().map_or(0, |epoch| epoch.epochs),
+            seconds: self.cells.iter().map(|epoch| epoch.seconds).sum::<f64>().round(),
+            word: self.genotype.as_ref().map(Genotype::to_word).unwrap_or_default(),
+            drawings: drawings.collect(),
+            charts: self.charts(),
+            tables: CellKind::BOTH.into_iter().filter_map(|kind| self.table(kind)).collect(),
+            operations: operations(),
+            places: self.places(),
+        };
+        page.render().expect("the template writes into memory alone")
+    }
+
+    fn charts(&self) -> Vec<Drawn> {
+        let cell = |name: &str, value: &dyn Fn(&CellEpoch) -> f64| Curve {
+            name: name.to_owned(),
+            points: self.cells.iter().map(|epoch| (f64::from(epoch.epoch), value(epoch))).collect(),
+        };
+        let mut charts = Vec::new();
+        if !self.cells.is_empty() {
+            for kind in CellKind::BOTH {
+                let share = |operation: usize| {
+                    cell(&operations()[operation], &|epoch| 100.0 * mean_share(epoch, kind, operation))
+                };
+                charts.push(Drawn::new(
+                    format!(
+                        "Weights of operations (theta) in the {} cell, mean of all edges, %",
+                        kind.word()
+                    ),
+                    (0..operations().len()).map(share).collect(),
+                ));
+            }
+            charts.push(Drawn::new(
+                "Accuracy of the network under search, %".to_owned(),
+                vec![
+                    cell("first half, while learning", &|epoch| 100.0 * epoch.training_accuracy),
+                    cell("second half", &|epoch| 100.0 * epoch.accuracy),
+                ],
+            ));
+            charts.push(Drawn::new(
+                "Loss".to_owned(),
+                vec![cell("weights", &|epoch| epoch.loss), cell("scores", &|epoch| epoch.score_loss)],
+            ));
+        }
+        if let Some(last) = self.locations.last() {
+            let chance = |candidate: usize| {
+                let points = self.locations.iter().filter_map(|epoch| {
+                    Some((f64::from(epoch.epoch), 100.0 * epoch.distribution.get(candidate)?))
+                });
+                Curve { name: pair(last.candidates[candidate]), points: points.collect() }
+            };
+            charts.push(Drawn::new(
+                "Chances of places of reduce cells (beta), %".to_owned(),
+                (0..last.candidates.len()).map(chance).collect(),
+            ));
+        }
+        charts
+    }
+
+    /// The last weights of all edges.
+    fn table(&self, kind: CellKind) -> Option<(&'static str, Vec<EdgeRow>)> {
+        let last = self.cells.last()?;
+        let count = match kind {
+            CellKind::Normal => last.scores.normal.len(),
+            CellKind::Reduce => last.scores.reduce.len(),
+        };
+        let nodes = (1..=Genotype::MAX_NODES).find(|nodes| edges(*nodes).len() == count)?;
+        let kept = |target: usize, source: usize| {
+            let wiring = self.genotype.as_ref().and_then(|genotype| genotype.wiring(kind).get(target - 2));
+            wiring.is_some_and(|edges| edges.iter().any(|edge| edge.from == source))
+        };
+        let row = |(index, (target, source)): (usize, (usize, usize))| EdgeRow {
+            name: format!("{source} to {target}"),
+            is_kept: kept(target, source),
+            shares: last.scores.weights(kind, index).map(|share| format!("{:.1}", 100.0 * share)).into(),
+        };
+        Some((kind.word(), edges(nodes).into_iter().enumerate().map(row).collect()))
+    }
+
+    /// Candidates with their chances, and what each came to alone.
+    fn places(&self) -> Vec<PlaceRow> {
+        let Some(last) = self.locations.last() else { return Vec::new() };
+        let mut rows: Vec<_> = last.candidates.iter().zip(&last.distribution).collect();
+        rows.sort_by(|one, other| other.1.total_cmp(one.1));
+        let row = |(candidate, chance): (&[usize; 2], &f64)| {
+            let grid = self.grid.iter().find(|row| row.reduce == *candidate);
+            PlaceRow {
+                pair: pair(*candidate),
+                chance: format!("{:.1}%", 100.0 * chance),
+                alone: grid
+                    .map_or_else(String::new, |row| format!("{:.2}% {}", row.accuracy, row.measured_on)),
+            }
+        };
+        rows.into_iter().map(row).collect()
+    }
+}
+
+fn pair(reduce: [usize; 2]) -> String {
+    format!("{}+{}", reduce[0], reduce[1])
+}
+
+/// The names of a row of scores.
+fn operations() -> Vec<String> {
+    let words = CellOperation::SEARCHED.map(|operation| operation.word().to_owned());
+    std::iter::once("none".to_owned()).chain(words).collect()
+}
+
+fn mean_share(epoch: &CellEpoch, kind: CellKind, operation: usize) -> f64 {
+    let count = match kind {
+        CellKind::Normal => epoch.scores.normal.len(),
+        CellKind::Reduce => epoch.scores.reduce.len(),
+    };
+    (0..count).map(|edge| epoch.scores.weights(kind, edge)[operation]).sum::<f64>() / count.max(1) as f64
+}
+
+#[derive(Template)]
+#[template(path = "search.html")]
+struct Page {
+    title: String,
+    epochs: u32,
+    planned: u32,
+    seconds: f64,
+    word: String,
+    /// Which cell, and its drawing.
+    drawings: Vec<(&'static str, String)>,
+    charts: Vec<Drawn>,
+    tables: Vec<(&'static str, Vec<EdgeRow>)>,
+    operations: Vec<String>,
+    places: Vec<PlaceRow>,
+}
+
+/// A chart with its legend.
+struct Drawn {
+    title: String,
+    svg: String,
+    /// Color and name.
+    legend: Vec<(usize, String)>,
+}
+
+impl Drawn {
+    fn new(title: String, curves: Vec<Curve>) -> Self {
+        let legend = curves.iter().enumerate().map(|(index, curve)| (index % COLORS, curve.name.clone()));
+        Self { title, legend: legend.collect(), svg: Chart { curves }.svg() }
+    }
+}
+
+struct EdgeRow {
+    name: String,
+    is_kept: bool,
+    /// In percent.
+    shares: Vec<String>,
+}
+
+struct PlaceRow {
+    pair: String,
+    chance: String,
+    alone: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use recipes::method::sphynx::CellScores;
+
+    fn report() -> SearchReport {
+        let scores = |tilt: f64| CellScores {
+            normal: vec![[0.0, 0.0, tilt, 0.0, 0.0, 0.0, 0.0]; 14],
+            reduce: vec![[0.0, 0.0, 0.0, tilt, 0.0, 0.0, 0.0]; 14],
+            normal_edges: Vec::new(),
+            reduce_edges: Vec::new(),
+        };
+        let cell = |number: u32| CellEpoch {
+            epoch: number,
+            epochs: 3,
+            loss: 2.0,
+            training_accuracy: 0.3,
+            score_loss: 2.2,
+            accuracy: 0.25,
+            scores: scores(f64::from(number)),
+            cells: Genotype::sphynx().to_word(),
+            seconds: 1.5,
+        };
+        let location = |number: u32| LocationEpoch {
+            epoch: number,
+            epochs: 2,
+            temperature: 1.0,
+            loss: 2.0,
+            score_loss: 2.1,
+            candidates: vec![[0, 1], [0, 2], [1, 2]],
+            distribution: vec![0.2, 0.5, 0.3],
+            drawn: vec![1, 2, 3],
+            seconds: 1.0,
+        };
+        let grid =
+            GridRow { reduce: [0, 2], accuracy: 61.25, measured_on: "held-out".into(), chance: Some(0.5) };
+        SearchReport {
+            name: "<mine>".into(),
+            cells: vec![cell(1), cell(2)],
+            genotype: Some(Genotype::sphynx()),
+            locations: vec![location(1), location(2)],
+            grid: vec![grid],
+        }
+    }
+
+    #[test]
+    fn the_page_shows_cells_scores_and_places_and_loads_nothing() {
+        let page = report().page();
+        for word in ["dilated5", "2 of 3", "theta", "beta", "61.25% held-out", "0+2", "50.0%", "&lt;mine&gt;"]
+        {
+            assert!(page.contains(word), "{word}");
+        }
+        for forbidden in ["http://", "https://", "src=\"", "url(", "@import", "href", "<script"] {
+            assert!(!page.contains(forbidden), "{forbidden}");
+        }
+        // Two drawings with eight edges each, five charts: 7 + 7 + 2 + 2 + 3 curves.
+        assert_eq!(page.matches("class=edge").count(), 16);
+        assert_eq!(page.matches("<polyline").count(), 21);
+        assert_eq!(page.matches("class=\"kept\"").count(), 16);
+    }
+
+    #[test]
+    fn a_folder_without_a_search_has_no_page() {
+        let scratch = tempfile::tempdir().unwrap();
+        assert_eq!(SearchReport::read(scratch.path(), "x").unwrap(), None);
+        let folder = scratch.path().join("cells");
+        std::fs::create_dir(&folder).unwrap();
+        let line = serde_json::to_string(&report().cells[0]).unwrap();
+        std::fs::write(folder.join(CELL_LOG), format!("{line}\n{{\"epoch\"")).unwrap();
+        let read = SearchReport::read(scratch.path(), "x").unwrap().unwrap();
+        assert_eq!((read.cells.len(), read.genotype), (1, Some(Genotype::sphynx())));
+        assert!(read.locations.is_empty());
+    }
+}

@@ -1,0 +1,143 @@
+//! What is Sphynx's own: flags that change its section, a first try, and what a plan says.
+
+use std::io::Write;
+
+use network::zoo::genotype::Genotype;
+use recipes::method::ReluBudget;
+use recipes::method::sphynx::{
+    CellSearch, LocationSearch, SphynxPlan, SphynxSection, Strategy, WeightUpdates,
+};
+use recipes::recipe::Recipe;
+
+use super::SphynxArguments;
+use crate::report::{Table, grouped, short};
+
+/// The rate of a first try's last training.
+pub(super) const TRIAL_RATE: f64 = 0.05;
+/// Its epochs of each search, and images of a step.
+const TRIAL_EPOCHS: u32 = 3;
+const TRIAL_BATCH: usize = 50;
+/// Scores move faster where there are few steps.
+const TRIAL_SCORE_RATE: f64 = 0.02;
+
+/// Searches for a first try: small and short.
+pub(super) fn shorten(section: &mut SphynxSection) {
+    section.further.clear();
+    let weights = WeightUpdates { learning_rate: TRIAL_RATE, ..WeightUpdates::default() };
+    section.cell_search = CellSearch {
+        channels: 4,
+        depth: 3,
+        epochs: TRIAL_EPOCHS,
+        batch: Some(TRIAL_BATCH),
+        weights: Some(weights),
+        score_rate: Some(TRIAL_SCORE_RATE),
+        ..section.cell_search.clone()
+    };
+    section.location_search = LocationSearch {
+        epochs: TRIAL_EPOCHS,
+        batch: TRIAL_BATCH,
+        weights,
+        score_rate: TRIAL_SCORE_RATE,
+        temperature: 10.0,
+        ..section.location_search.clone()
+    };
+}
+
+/// What the flags say.
+pub(super) fn set(section: &mut SphynxSection, arguments: &SphynxArguments, budget: Option<ReluBudget>) {
+    if let Some(budget) = budget.filter(|budget| *budget != section.budget) {
+        // Sizes that the recipe gives are for its own budget.
+        (section.budget, section.channels, section.depth) = (budget, None, None);
+    }
+    if let Some(cells) = &arguments.cells {
+        section.cells = cells.clone();
+    }
+    section.locations = arguments.locations.unwrap_or(section.locations);
+    let cells = &mut section.cell_search;
+    if let Some(strategy) = arguments.strategy {
+        cells.strategy = strategy;
+    }
+    cells.nodes = arguments.nodes.unwrap_or(cells.nodes);
+    cells.epochs = arguments.cell_epochs.unwrap_or(cells.epochs);
+    if cells.strategy == Strategy::PcDarts && cells.frozen_epochs() >= cells.epochs {
+        // A short search that never moved a score would find nothing.
+        cells.frozen_epochs = Some(cells.epochs / 3);
+    }
+    let locations = &mut section.location_search;
+    locations.epochs = arguments.location_epochs.unwrap_or(locations.epochs);
+    locations.grid_epochs = arguments.grid_epochs.or(locations.grid_epochs);
+    section.only_search |= arguments.only_search;
+    if arguments.alone {
+        section.further.clear();
+    }
+}
+
+/// The parts of an optimization: what each does, its networks, steps and multiply-adds.
+pub(super) fn write_plans(
+    recipe: &Recipe,
+    plans: &[SphynxPlan],
+    images: usize,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let Some(recipes::method::OptimizeSection::Sphynx(section)) = &recipe.optimize else { return Ok(()) };
+    let mut table = Table::new(&["<part", "networks", "ReLUs", "epochs", "steps", "multiply-adds"]);
+    let steps = |epochs: u32, images: usize, batch: usize| u64::from(epochs) * (images / batch.max(1)) as u64;
+    if section.searches_cells() {
+        let search = &section.cell_search;
+        let word = match search.strategy {
+            Strategy::Darts => "darts",
+            Strategy::DartsSecond => "darts of second order",
+            Strategy::PcDarts => "pc-darts",
+        };
+        table.row(vec![
+            format!("search of cells, {word}, {} nodes", search.nodes),
+            "1".to_owned(),
+            String::new(),
+            search.epochs.to_string(),
+            grouped(steps(search.epochs, images / 2, search.batch())),
+            String::new(),
+        ]);
+    }
+    for plan in plans {
+        let cells = plan.known_cells()?.unwrap_or_else(Genotype::sphynx);
+        let known = plan.known_locations()?;
+        let candidates = plan.candidates(section);
+        if known.is_none() {
+            let search = &section.location_search;
+            table.row(vec![
+                format!("search of locations for {} cells", plan.depth),
+                candidates.len().to_string(),
+                String::new(),
+                search.epochs.to_string(),
+                grouped(steps(search.epochs, images / 2, search.batch)),
+                String::new(),
+            ]);
+            if let Some(epochs) = search.grid_epochs {
+                table.row(vec![
+                    "every candidate alone".to_owned(),
+                    candidates.len().to_string(),
+                    grouped(plan.relus),
+                    epochs.to_string(),
+                    grouped(steps(epochs, images, recipe.training.batch) * candidates.len() as u64),
+                    String::new(),
+                ]);
+            }
+        }
+        if section.only_search {
+            continue;
+        }
+        // Cells and places that a search will find cost about what the published ones do.
+        let network = plan.network(&cells, known.unwrap_or([0, 1]))?;
+        let sign = if known.is_none() || plan.known_cells()?.is_none() { "about " } else { "" };
+        table.row(vec![
+            format!("training c={} d={}", plan.channels, plan.depth),
+            "1".to_owned(),
+            grouped(plan.relus),
+            recipe.training.epochs.to_string(),
+            grouped(steps(recipe.training.epochs, images, recipe.training.batch)),
+            format!("{sign}{}", short(network.cost.macs)),
+        ]);
+    }
+    table.write(out)?;
+    Ok(())
+}

@@ -1,0 +1,373 @@
+//! One cell under search.
+//!
+//! For each node all edges that leave it are computed together, and what comes out is divided among the nodes that they
+//! enter. With PC-DARTS only the first quarter of the channels takes part; the others pass by, and all are shuffled.
+
+use network::zoo::genotype::CellKind;
+use recipes::method::sphynx::Post;
+
+use super::network::{Declarations, Lookup};
+use super::weights::{CellWeights, OperationWeights, targets};
+use crate::assemble::{Mode, Norm, Parameters};
+use crate::tensor::{Device, Tensor};
+
+/// PC-DARTS: one channel of so many takes part.
+const PARTS: usize = 4;
+
+/// The convolutions of an edge: name, filter, dilation, whether a second one follows. In the order of their scales.
+const CONVOLUTIONS: [(&str, usize, i64, bool); 4] =
+    [("conv3", 3, 1, true), ("conv5", 5, 1, true), ("dilated3", 3, 2, false), ("dilated5", 5, 2, false)];
+
+/// Where a cell stands and what it must know of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CellPlace {
+    pub(super) index: usize,
+    pub(super) kind: CellKind,
+    /// Channels of each node.
+    pub(super) channels: usize,
+    /// Channels of the two inputs, the older first.
+    pub(super) inputs: [usize; 2],
+    /// Whether the older input is twice as large as the newer one.
+    pub(super) previous_reduced: bool,
+    pub(super) nodes: usize,
+    pub(super) is_partial: bool,
+    pub(super) post: Post,
+    pub(super) preprocesses: bool,
+}
+
+impl CellPlace {
+    fn name(&self, part: &str) -> String {
+        format!("cell{}.{part}", self.index)
+    }
+
+    /// The channels that take part in operations.
+    fn active(&self) -> usize {
+        if self.is_partial { (self.channels / PARTS).max(1) } else { self.channels }
+    }
+
+    fn stride(&self, source: usize) -> i64 {
+        if self.kind == CellKind::Reduce && source < 2 { 2 } else { 1 }
+    }
+
+    /// Whether an input goes into the cell as it is.
+    fn passes(&self, input: usize) -> bool {
+        let resized = input == 0 && self.previous_reduced;
+        !self.preprocesses && !resized && self.inputs[input] == self.channels
+    }
+
+    pub(super) fn declare(&self, declared: &mut Declarations) {
+        for (input, name) in ["older", "newer"].into_iter().enumerate() {
+            if self.passes(input) {
+                continue;
+            }
+            let name = self.name(name);
+            if input == 0 && self.previous_reduced {
+                declare_reduce(declared, &name, [self.inputs[input], self.channels], 1);
+            } else {
+                declared.conv(&name, [self.channels, self.inputs[input], 1], false);
+            }
+            declared.norm(&name, self.channels);
+        }
+        for source in 0..=self.nodes {
+            self.declare_source(declared, source);
+        }
+        let post = self.name("post");
+        declared.conv(&post, [self.channels, self.nodes * self.channels, 1], self.post == Post::Authors);
+        declared.norm(&post, self.channels);
+    }
+
+    fn declare_source(&self, declared: &mut Declarations, source: usize) {
+        let (active, count) = (self.active(), targets(source, self.nodes).len());
+        let name = |part: &str| self.name(&format!("node{source}.{part}"));
+        for (part, filter, _, is_pair) in CONVOLUTIONS {
+            declared.conv(&name(part), [count * active, active, filter], false);
+            declared.norm(&name(part), count * active);
+            if is_pair {
+                let second = name(&format!("{part}.second"));
+                declared.conv(&second, [count * active, active, filter], false);
+                declared.norm(&second, count * active);
+            }
+        }
+        declared.norm(&name("average"), active);
+        if self.stride(source) == 2 {
+            declare_reduce(declared, &name("skip"), [active, active], count);
+            declared.norm(&name("skip"), count * active);
+        }
+    }
+}
+
+/// A factorized reduce for several edges: the first halves of all, then the second halves.
+fn declare_reduce(declared: &mut Declarations, name: &str, [inputs, outputs]: [usize; 2], edges: usize) {
+    for (half, outputs) in [("first", outputs / 2), ("shifted", outputs - outputs / 2)] {
+        if outputs > 0 {
+            declared.conv(&format!("{name}.{half}"), [edges * outputs, inputs, 1], false);
+        }
+    }
+}
+
+/// A cell with its parameters.
+pub(super) struct SearchCell {
+    place: CellPlace,
+    inputs: [Input; 2],
+    sources: Vec<Source>,
+    post: (usize, Option<usize>, Norm),
+    /// PC-DARTS: the order in which channels leave an edge.
+    shuffle: Option<Tensor>,
+}
+
+enum Input {
+    Same,
+    Conv(usize, Norm),
+    Reduce(Reduce, Norm),
+}
+
+struct Reduce {
+    halves: [Option<usize>; 2],
+    edges: i64,
+}
+
+/// All edges that leave one node.
+struct Source {
+    stride: i64,
+    count: i64,
+    convolutions: [Convolution; 4],
+    average: Norm,
+    skip: Option<(Reduce, Norm)>,
+}
+
+struct Convolution {
+    padding: i64,
+    dilation: i64,
+    first: (usize, Norm),
+    second: Option<(usize, Norm)>,
+}
+
+impl SearchCell {
+    pub(super) fn new(place: CellPlace, lookup: &Lookup<'_>, device: Device) -> Self {
+        let weight = |name: &str| lookup.weight(name).expect("it was declared for the same place");
+        let input = |input: usize, name: &str| {
+            let name = place.name(name);
+            match (place.passes(input), input == 0 && place.previous_reduced) {
+                (true, _) => Input::Same,
+                (false, true) => Input::Reduce(Reduce::new(&name, 1, lookup), lookup.norm(&name)),
+                (false, false) => Input::Conv(weight(&name), lookup.norm(&name)),
+            }
+        };
+        let post = place.name("post");
+        Self {
+            inputs: [input(0, "older"), input(1, "newer")],
+            sources: (0..=place.nodes).map(|source| Source::new(&place, source, lookup)).collect(),
+            post: (weight(&post), lookup.bias(&post), lookup.norm(&post)),
+            shuffle: place.is_partial.then(|| {
+                let order = shuffled(place.channels);
+                device.integers(&order, &[order.len() as i64])
+            }),
+            place,
+        }
+    }
+
+    pub(super) fn forward(
+        &self,
+        inputs: [&Tensor; 2],
+        parameters: &Parameters,
+        operations: &OperationWeights,
+        mode: Mode<'_>,
+    ) -> Tensor {
+        let weights = operations.of(self.place.kind, self.place.active() as i64);
+        let mut nodes: Vec<Option<Tensor>> = (0..self.place.nodes + 2).map(|_| None).collect();
+        for (index, input) in inputs.into_iter().enumerate() {
+            nodes[index] = Some(self.inputs[index].forward(input, parameters, mode));
+        }
+        for (source, edges) in self.sources.iter().enumerate() {
+            let value = nodes[source].as_ref().expect("a node is complete before it is read").shallow_clone();
+            let leaving = self.leave(edges, source, &value, parameters, &weights, mode);
+            for (target, term) in targets(source, self.place.nodes).zip(leaving) {
+                nodes[target] = Some(match nodes[target].take() {
+                    None => term,
+                    Some(sum) => sum + term,
+                });
+            }
+        }
+        let joined: Vec<Tensor> = nodes.into_iter().skip(2).flatten().collect();
+        self.end(&Tensor::cat(&joined, 1), parameters, mode)
+    }
+
+    /// What leaves a node, one part for each node that reads it.
+    fn leave(
+        &self,
+        edges: &Source,
+        source: usize,
+        value: &Tensor,
+        parameters: &Parameters,
+        weights: &CellWeights<'_>,
+        mode: Mode<'_>,
+    ) -> Vec<Tensor> {
+        let Some(shuffle) = &self.shuffle else {
+            return edges.forward(value, source, parameters, weights, mode).chunk(edges.count, 1);
+        };
+        let (active, channels) = (self.place.active() as i64, self.place.channels as i64);
+        let mixed = edges.forward(&value.narrow(1, 0, active), source, parameters, weights, mode);
+        let rest = value.narrow(1, active, channels - active);
+        let rest =
+            if edges.stride == 2 { rest.avg_pool2d([2, 2], [2, 2], [0, 0], false, true, None) } else { rest };
+        let [batch, _, height, width] = mixed.size()[..] else { unreachable!("maps have four dimensions") };
+        let mixed = mixed.view([batch, edges.count, active, height, width]);
+        let rest = rest.unsqueeze(1).expand([-1, edges.count, -1, -1, -1], false);
+        let all = Tensor::cat(&[mixed, rest], 2).index_select(2, shuffle);
+        let shares = weights.edges.map(|edges| edges[source].view([1, -1, 1, 1, 1]).to_kind(all.kind()));
+        let all = shares.map_or_else(|| all.shallow_clone(), |shares| &all * shares);
+        all.reshape([batch, edges.count * channels, height, width]).chunk(edges.count, 1)
+    }
+
+    fn end(&self, joined: &Tensor, parameters: &Parameters, mode: Mode<'_>) -> Tensor {
+        let (weight, bias, norm) = &self.post;
+        let conv = |input: &Tensor| {
+            let bias = bias.map(|bias| parameters.leaf(bias));
+            input.conv2d(parameters.leaf(*weight), bias, [1, 1], [0, 0], [1, 1], 1)
+        };
+        match self.place.post {
+            Post::Paper => norm.apply(&conv(joined), parameters, mode).relu(),
+            Post::Authors => norm.apply(&conv(&joined.relu()), parameters, mode),
+        }
+    }
+}
+
+impl Input {
+    fn forward(&self, input: &Tensor, parameters: &Parameters, mode: Mode<'_>) -> Tensor {
+        match self {
+            Self::Same => input.shallow_clone(),
+            Self::Conv(weight, norm) => {
+                let conv = input.conv2d(parameters.leaf(*weight), None::<&Tensor>, [1, 1], [0, 0], [1, 1], 1);
+                norm.apply(&conv, parameters, mode)
+            }
+            Self::Reduce(reduce, norm) => norm.apply(&reduce.forward(input, parameters), parameters, mode),
+        }
+    }
+}
+
+impl Reduce {
+    fn new(name: &str, edges: i64, lookup: &Lookup<'_>) -> Self {
+        Self { halves: ["first", "shifted"].map(|half| lookup.weight(&format!("{name}.{half}"))), edges }
+    }
+
+    /// Two strided 1x1 convolutions side by side, the second of the map without its first row and column.
+    fn forward(&self, input: &Tensor, parameters: &Parameters) -> Tensor {
+        let [batch, _, height, width] = input.size()[..] else { unreachable!("maps have four dimensions") };
+        let cropped = input.narrow(2, 1, height - 1).narrow(3, 1, width - 1);
+        let halves = self.halves.iter().zip([input, &cropped]).filter_map(|(weight, input)| {
+            let half = input.conv2d(parameters.leaf((*weight)?), None::<&Tensor>, [2, 2], [0, 0], [1, 1], 1);
+            Some(half.view([batch, self.edges, -1, height / 2, width / 2]))
+        });
+        let halves: Vec<Tensor> = halves.collect();
+        Tensor::cat(&halves, 2).view([batch, -1, height / 2, width / 2])
+    }
+}
+
+impl Source {
+    fn new(place: &CellPlace, source: usize, lookup: &Lookup<'_>) -> Self {
+        let name = |part: &str| place.name(&format!("node{source}.{part}"));
+        let pair = |name: &str| {
+            (lookup.weight(name).expect("it was declared for the same place"), lookup.norm(name))
+        };
+        let count = targets(source, place.nodes).len() as i64;
+        Self {
+            stride: place.stride(source),
+            count,
+            convolutions: CONVOLUTIONS.map(|(part, filter, dilation, is_pair)| Convolution {
+                padding: dilation * (filter as i64 - 1) / 2,
+                dilation,
+                first: pair(&name(part)),
+                second: is_pair.then(|| pair(&name(&format!("{part}.second")))),
+            }),
+            average: lookup.norm(&name("average")),
+            skip: (place.stride(source) == 2)
+                .then(|| (Reduce::new(&name("skip"), count, lookup), lookup.norm(&name("skip")))),
+        }
+    }
+
+    /// All edges: (images, edges * channels, rows, columns).
+    fn forward(
+        &self,
+        value: &Tensor,
+        source: usize,
+        parameters: &Parameters,
+        weights: &CellWeights<'_>,
+        mode: Mode<'_>,
+    ) -> Tensor {
+        let [skip_scale, scales @ ..] = &weights.scales[source];
+        let linear = self.linear(value, &weights.linear[source], parameters, mode);
+        let convolved = self
+            .convolutions
+            .iter()
+            .zip(scales)
+            .map(|(convolution, scale)| self.convolve(convolution, value, scale, parameters, mode));
+        let skipped = self
+            .skip
+            .iter()
+            .map(|(reduce, norm)| norm.scaled(&reduce.forward(value, parameters), skip_scale, mode));
+        convolved.chain(skipped).fold(linear, |sum, term| sum + term)
+    }
+
+    fn convolve(
+        &self,
+        convolution: &Convolution,
+        value: &Tensor,
+        scale: &Tensor,
+        parameters: &Parameters,
+        mode: Mode<'_>,
+    ) -> Tensor {
+        let Convolution { padding, dilation, first, second } = convolution;
+        let conv = |input: &Tensor, weight: usize, stride: i64, groups: i64| {
+            let weight = parameters.leaf(weight);
+            input.conv2d(weight, None::<&Tensor>, [stride; 2], [*padding; 2], [*dilation; 2], groups)
+        };
+        let value = conv(value, first.0, self.stride, 1);
+        match second {
+            None => first.1.scaled(&value, scale, mode),
+            Some((weight, norm)) => {
+                let value = first.1.apply(&value, parameters, mode);
+                norm.scaled(&conv(&value, *weight, 1, self.count), scale, mode)
+            }
+        }
+    }
+
+    /// Average pooling and, where the resolution stays, the identity: both are the same for all edges but for a factor.
+    fn linear(&self, value: &Tensor, weights: &Tensor, parameters: &Parameters, mode: Mode<'_>) -> Tensor {
+        let pooled = value.avg_pool2d([3, 3], [self.stride; 2], [1, 1], false, false, None);
+        let pooled = self.average.apply(&pooled, parameters, mode);
+        let [batch, channels, height, width] = pooled.size()[..] else {
+            unreachable!("maps have four dimensions")
+        };
+        let weights = weights.to_kind(pooled.kind());
+        let flat = |map: &Tensor| map.reshape([batch, 1, -1]);
+        let product = match self.skip {
+            Some(_) => weights.narrow(1, 0, 1).matmul(&flat(&pooled)),
+            None => weights.matmul(&Tensor::cat(&[flat(&pooled), flat(value)], 1)),
+        };
+        product.view([batch, self.count * channels, height, width])
+    }
+}
+
+/// Channels in the order that brings every fourth of them to the front, whatever their number.
+fn shuffled(channels: usize) -> Vec<i64> {
+    let columns = channels.div_ceil(PARTS);
+    (0..columns)
+        .flat_map(|column| (column..channels).step_by(columns))
+        .map(|channel| channel as i64)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shuffling_keeps_every_channel_once() {
+        assert_eq!(shuffled(8), [0, 2, 4, 6, 1, 3, 5, 7]);
+        for channels in [1, 5, 20, 7, 16] {
+            let mut order = shuffled(channels);
+            order.sort_unstable();
+            assert!(order.into_iter().eq(0..channels as i64));
+        }
+    }
+}

@@ -44,8 +44,7 @@ impl NetworkArguments {
     pub(super) fn load_for(&self, named_classes: Option<usize>) -> anyhow::Result<NetworkSpec> {
         let classes = self.classes.or(named_classes);
         let path = Path::new(&self.network);
-        let is_file = path.extension().is_some_and(|extension| extension == "toml") || path.is_file();
-        if !is_file {
+        if !is_file(path) {
             return Ok(zoo::build(&self.network, self.input.unwrap_or(32), classes.unwrap_or(100))?);
         }
         let spec =
@@ -60,4 +59,10 @@ impl NetworkArguments {
         draft.classes = classes.unwrap_or(draft.classes);
         NetworkSpec::new(draft).with_context(|| format!("{} does not fit other sizes", path.display()))
     }
+}
+
+/// Whether a network is meant as a TOML file, there or not. A name of the zoo may end with a file of cells.
+fn is_file(path: &Path) -> bool {
+    let is_name = path.to_str().is_some_and(|name| name.split(',').any(|option| option.contains("cells=")));
+    path.is_file() || (path.extension().is_some_and(|extension| extension == "toml") && !is_name)
 }

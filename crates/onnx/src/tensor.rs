@@ -93,7 +93,7 @@ impl Tensor {
         };
         let data = match raw {
             Some(raw) => kind.decode(raw),
-            None => kind.from_lists(&proto.floats, &proto.integers),
+            None => kind.listed(&proto.floats, &proto.integers),
         };
         let came = data.len();
         if came != count || raw.is_some_and(|raw| raw.len() != count * kind.bytes()) {
@@ -189,7 +189,7 @@ impl Kind {
     }
 
     /// Numbers in the typed lists of the file; half-precision ones are the bits of integers there.
-    fn from_lists(self, floats: &[f32], integers: &[i64]) -> Data {
+    fn listed(self, floats: &[f32], integers: &[i64]) -> Data {
         match self {
             Self::Float | Self::Double => Data::Floats(floats.to_vec()),
             Self::Half => {

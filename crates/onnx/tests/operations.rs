@@ -186,3 +186,15 @@ fn bits_turned_anywhere_never_panic() {
         }
     }
 }
+
+/// What the fuzzer starts from is understood by the importer.
+#[test]
+fn seeds_of_the_fuzzer_are_models() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/onnx_model");
+    let seeds: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(seeds.len() >= 8);
+    for seed in seeds {
+        import_file(&seed, &ImportOptions::default())
+            .unwrap_or_else(|error| panic!("{}: {error}", seed.display()));
+    }
+}

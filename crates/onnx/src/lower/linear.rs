@@ -39,12 +39,12 @@ impl<'a> Lowering<'a> {
             parts.push(part.floats());
         }
         let epsilon = f64::from(float(node, "epsilon", 1e-5)?);
+        let double = |part: usize| parts[part].iter().copied().map(f64::from);
         let (mut scales, mut shifts) = (Vec::new(), Vec::new());
-        for channel in 0..shape.channels {
-            let part = |index: usize| f64::from(parts[index][channel]);
-            let scale = part(0) / (part(3) + epsilon).sqrt();
+        for (((scale, shift), mean), variance) in double(0).zip(double(1)).zip(double(2)).zip(double(3)) {
+            let scale = scale / (variance + epsilon).sqrt();
             scales.push(scale as f32);
-            shifts.push((part(1) - part(2) * scale) as f32);
+            shifts.push((shift - mean * scale) as f32);
         }
         self.affine(name, map, scales, shifts)
     }

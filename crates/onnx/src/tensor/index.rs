@@ -4,7 +4,7 @@ use super::{Data, Tensor};
 use crate::error::NodeFault;
 
 /// Elements that reordering a constant may make.
-const MAX_MADE: usize = 1 << 24;
+const MAX_MADE: usize = 1 << 22;
 
 impl Data {
     /// The elements at these places.

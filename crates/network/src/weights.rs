@@ -14,7 +14,7 @@ use crate::spec::{MAX_SLOPE, public_slope};
 use crate::walk::{Network, Operation, Step, Walk};
 
 pub use names::{NamesMap, NamesMapError};
-pub use tensors::{TensorFault, TensorFaults, WeightsFileError};
+pub use tensors::{TensorFault, TensorFaults, UnusedTensors, WeightsFileError};
 
 /// Added to variances before the root is taken, as trainers do.
 pub const BATCH_NORM_EPSILON: f32 = 1e-5;

@@ -38,7 +38,8 @@ struct Trial {
 impl Trial {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/onnx_model/torch-bottleneck-script");
+        let model =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/onnx_model/torch-bottleneck-script");
         std::fs::copy(model, folder.path().join("bottleneck.onnx")).unwrap();
         std::fs::create_dir(folder.path().join("images")).unwrap();
         for number in 0..6_u32 {
@@ -67,7 +68,8 @@ impl Trial {
 #[test]
 fn an_exported_network_is_frozen_inspected_and_verified() {
     let trial = Trial::new();
-    let (model, images, frozen) = (trial.path("bottleneck.onnx"), trial.path("images"), trial.path("b.sordino"));
+    let (model, images, frozen) =
+        (trial.path("bottleneck.onnx"), trial.path("images"), trial.path("b.sordino"));
     let report = json(&["freeze", &model, "--calibrate", &images, "-o", &frozen]);
     assert_eq!(report["network"], "bottleneck");
     assert_eq!(report["weights"]["from"], "onnx");

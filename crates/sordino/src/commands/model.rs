@@ -17,7 +17,7 @@ use network::reference::float;
 use network::spec::NetworkSpec;
 use network::transform::Reduction;
 use network::walk::Network;
-use network::weights::{FloatWeights, NamesMap};
+use network::weights::{FloatWeights, NamesMap, UnusedTensors};
 use onnx::Imported;
 use serde::Serialize;
 
@@ -57,6 +57,9 @@ pub(super) struct ModelArguments {
     /// What the file calls each layer: a TOML map, or `torchvision-resnet18`.
     #[arg(long, value_name = "MAP", requires = "weights")]
     names: Option<String>,
+    /// Pass over tensors of the file that no layer uses, instead of refusing it.
+    #[arg(long, requires = "weights")]
+    ignore_unused: bool,
     /// Seed of random weights and masks.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
@@ -243,10 +246,14 @@ impl ModelArguments {
         run(&spec, &self.weights_for(&spec)?, self.mask(&spec)?.as_ref())
     }
 
+    fn unused(&self) -> UnusedTensors {
+        if self.ignore_unused { UnusedTensors::Ignore } else { UnusedTensors::Refuse }
+    }
+
     fn weights_for(&self, spec: &NetworkSpec) -> anyhow::Result<FloatWeights> {
         match &self.weights {
             None => Ok(FloatWeights::random(spec, self.seed)),
-            Some(path) => FloatWeights::from_safetensors_file(spec, &self.names_map()?, path)
+            Some(path) => FloatWeights::from_safetensors_file(spec, &self.names_map()?, path, self.unused())
                 .with_context(|| format!("{} is not usable", path.display())),
         }
     }

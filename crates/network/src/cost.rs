@@ -17,9 +17,8 @@ use serde::Serialize;
 use crate::mask::ActivationMask;
 use crate::mask::SiteMask;
 use crate::shape::Shape;
-use crate::spec::NetworkSpec;
 use crate::spec::{Grouping, SharedSigns};
-use crate::walk::{Operation, Part, Place, Step, Walk};
+use crate::walk::{Network, Operation, Part, Place, Step, Walk};
 
 pub use counts::{Counts, LineCounts};
 
@@ -85,25 +84,25 @@ impl Cost {
     }
 
     /// The price of the whole network.
-    pub fn of(spec: &NetworkSpec) -> Self {
-        let walk = spec.walk();
+    pub fn of(network: &dyn Network) -> Self {
+        let walk = network.walk();
         walk.steps().iter().map(|step| Self::of_step(walk, step)).sum()
     }
 
     /// The price of the whole network with a mask on its ReLUs.
-    pub fn masked(spec: &NetworkSpec, mask: &ActivationMask) -> Self {
-        let walk = spec.walk();
+    pub fn masked(network: &dyn Network, mask: &ActivationMask) -> Self {
+        let walk = network.walk();
         walk.steps().iter().map(|step| Self::of_masked_step(walk, step, mask)).sum()
     }
 
     /// The price of each part, in order: stem, stages, head. A part without operations is left out.
-    pub fn by_part(spec: &NetworkSpec) -> Vec<(Part, Self)> {
-        by_place(spec, |place| place.part)
+    pub fn by_part(network: &dyn Network) -> Vec<(Part, Self)> {
+        by_place(network, |place| place.part)
     }
 
     /// The price of each block, in order.
-    pub fn by_block(spec: &NetworkSpec) -> Vec<(Place, Self)> {
-        by_place(spec, |place| place)
+    pub fn by_block(network: &dyn Network) -> Vec<(Place, Self)> {
+        by_place(network, |place| place)
     }
 }
 
@@ -171,8 +170,8 @@ fn gated_values(signs: &SharedSigns, channels: usize, comparisons: Shape, mask: 
     signs.grouping.groups(channels).into_iter().enumerate().map(followers).sum()
 }
 
-fn by_place<K: PartialEq>(spec: &NetworkSpec, key: impl Fn(Place) -> K) -> Vec<(K, Cost)> {
-    let walk = spec.walk();
+fn by_place<K: PartialEq>(network: &dyn Network, key: impl Fn(Place) -> K) -> Vec<(K, Cost)> {
+    let walk = network.walk();
     let priced = walk.steps().iter().map(|step| (key(step.place), Cost::of_step(walk, step)));
     merge_runs(priced, |total, cost| *total += cost)
 }
@@ -221,6 +220,7 @@ impl Sum for Cost {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::NetworkSpec;
     use crate::zoo;
 
     #[test]

@@ -24,8 +24,7 @@ use crate::inference_model::{
     ImageFormat, InferenceModel, LinearWeights, ModelError, ModelOutline, ModelStep, WeightBits,
 };
 use crate::mask::ActivationMask;
-use crate::spec::NetworkSpec;
-use crate::walk::ValueId;
+use crate::walk::{Network, ValueId};
 use crate::weights::{FloatWeights, WeightsError};
 
 use graph::{FloatLinear, FloatOperation, Graph};
@@ -91,32 +90,32 @@ pub enum OutlineDetail {
 /// # Errors
 /// When weights, mask or images are another network's, there are no images, or values fit no ring.
 pub fn freeze(
-    spec: &NetworkSpec,
+    network: &dyn Network,
     weights: &FloatWeights,
     mask: Option<&ActivationMask>,
     images: &[Image],
     options: &FreezeOptions,
 ) -> Result<(InferenceModel, FreezeReport), FreezeError> {
     options.check()?;
-    weights.check(spec)?;
-    if mask.is_some_and(|mask| !mask.fits(spec)) {
+    weights.check(network)?;
+    if mask.is_some_and(|mask| !mask.fits(network)) {
         return Err(FreezeError::Mask);
     }
-    let input = spec.walk().shape(ValueId::IMAGE);
+    let input = network.walk().shape(ValueId::IMAGE);
     let image = options.image.clone().unwrap_or_else(|| ImageFormat::usual(input.channels));
     if images.is_empty() || image.mean.len() != input.channels || image.deviation.len() != input.channels {
         return Err(FreezeError::Calibration { images: images.len(), channels: image.mean.len() });
     }
     images.iter().try_for_each(|image| image.expect_shape(input))?;
 
-    let mut graph = Graph::new(spec, weights, mask);
+    let mut graph = Graph::new(network, weights, mask);
     let before = graph.convolutions();
     if options.merge {
         merge::merge(&mut graph);
     }
     mantissa::move_mantissas(&mut graph);
     let scales = layer_scales(&graph, options);
-    let (name, classes) = (spec.name(), spec.draft().classes);
+    let (name, classes) = (network.name(), network.walk().classes());
     let job = Job { name, classes, graph, scales, may_trim: true, before, image };
     job.freeze(images, options)
 }

@@ -8,6 +8,7 @@
 //! shape       channels, height, width
 //! spec        stem, stages, blocks, layers as plain data; TOML; a spec that exists has shapes that fit
 //! walk        the one traversal: every elementary operation in order, with shapes and skip connections
+//! imported    networks made elsewhere: a walk with its weights, built operation by operation
 //! cost        ReLUs, max pools, multiply-adds and parameters, per operation, block, stage and network
 //! mask        which ReLUs are kept, scalar by scalar; a compact checked file
 //! zoo         named families as functions to specs
@@ -27,6 +28,7 @@ pub mod design;
 pub mod digest;
 pub mod freeze;
 pub mod image;
+pub mod imported;
 pub mod inference_model;
 pub mod mask;
 pub mod reference;

@@ -8,8 +8,7 @@ mod file;
 mod random;
 
 use crate::shape::Shape;
-use crate::spec::NetworkSpec;
-use crate::walk::{ReluSite, SiteIndex};
+use crate::walk::{Network, ReluSite, SiteIndex};
 
 pub use file::{MaskFileError, MaskReadError};
 pub use random::TooManyRelus;
@@ -69,16 +68,16 @@ pub struct ActivationMask {
 
 impl ActivationMask {
     /// Keeps every ReLU of the network.
-    pub fn keep_all(spec: &NetworkSpec) -> Self {
-        Self { sites: spec.walk().sites().iter().map(|site| (site.shape, SiteMask::KeepAll)).collect() }
+    pub fn keep_all(network: &dyn Network) -> Self {
+        Self { sites: network.walk().sites().iter().map(|site| (site.shape, SiteMask::KeepAll)).collect() }
     }
 
     /// One choice per site, in the order of the walk.
     ///
     /// # Errors
     /// When there are more or fewer choices than sites, or one has the wrong number of bits.
-    pub fn new(spec: &NetworkSpec, masks: Vec<SiteMask>) -> Result<Self, MaskMismatch> {
-        let sites = spec.walk().sites();
+    pub fn new(network: &dyn Network, masks: Vec<SiteMask>) -> Result<Self, MaskMismatch> {
+        let sites = network.walk().sites();
         if masks.len() != sites.len() {
             return Err(MaskMismatch::Sites { expected: sites.len(), came: masks.len() });
         }
@@ -111,8 +110,8 @@ impl ActivationMask {
     }
 
     /// Whether the mask was made for a network with the same sites.
-    pub fn fits(&self, spec: &NetworkSpec) -> bool {
-        let sites = spec.walk().sites();
+    pub fn fits(&self, network: &dyn Network) -> bool {
+        let sites = network.walk().sites();
         sites.len() == self.sites.len()
             && sites.iter().zip(&self.sites).all(|(site, (shape, _))| site.shape == *shape)
     }
@@ -220,6 +219,7 @@ impl Bits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::NetworkSpec;
     use crate::zoo;
     use proptest::prelude::*;
 

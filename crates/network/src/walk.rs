@@ -14,12 +14,12 @@
 //! The trainer assembles from these steps, the counter sums over them, the freezer folds along them and the
 //! protocol plans with them. Nothing else in the product interprets a [`Draft`].
 
-mod build;
+pub(crate) mod build;
 
 use std::fmt;
 
 use crate::shape::Shape;
-use crate::spec::{Draft, Pool, SharedSigns, SpecError};
+use crate::spec::{Draft, NetworkSpec, Pool, SharedSigns, SpecError};
 
 /// A value in the order of its making; 0 is the image, and step `i` makes value `i + 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -247,6 +247,25 @@ pub struct ReluSite {
     pub shape: Shape,
 }
 
+/// A network that can be walked: one that was described stage by stage, or one that was made elsewhere and imported.
+pub trait Network {
+    /// What to call it.
+    fn name(&self) -> &str;
+
+    /// Every elementary operation in order.
+    fn walk(&self) -> &Walk;
+}
+
+impl Network for NetworkSpec {
+    fn name(&self) -> &str {
+        Self::name(self)
+    }
+
+    fn walk(&self) -> &Walk {
+        Self::walk(self)
+    }
+}
+
 /// The flat list of operations of one network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Walk {
@@ -262,6 +281,11 @@ impl Walk {
     /// At the first place where they do not.
     pub(crate) fn new(draft: &Draft) -> Result<Self, SpecError> {
         build::walk(draft)
+    }
+
+    /// A walk whose parts were checked as they were made.
+    pub(crate) fn from_parts(steps: Vec<Step>, shapes: Vec<Shape>, sites: Vec<ReluSite>) -> Self {
+        Self { steps, shapes, sites }
     }
 
     /// The operations, in order.
@@ -285,6 +309,11 @@ impl Walk {
     /// How many values there are, the image included.
     pub fn value_count(&self) -> usize {
         self.shapes.len()
+    }
+
+    /// How many classes the network tells apart.
+    pub fn classes(&self) -> usize {
+        self.shape(self.output()).channels
     }
 
     /// The logits.

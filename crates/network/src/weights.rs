@@ -10,11 +10,11 @@ mod tensors;
 
 use std::collections::BTreeMap;
 
-use crate::spec::{MAX_SLOPE, NetworkSpec, public_slope};
-use crate::walk::{Operation, Step, Walk};
+use crate::spec::{MAX_SLOPE, public_slope};
+use crate::walk::{Network, Operation, Step, Walk};
 
 pub use names::{NamesMap, NamesMapError};
-pub use tensors::{TensorFault, TensorFaults, WeightsFileError};
+pub use tensors::{TensorFault, TensorFaults, UnusedTensors, WeightsFileError};
 
 /// Added to variances before the root is taken, as trainers do.
 pub const BATCH_NORM_EPSILON: f32 = 1e-5;
@@ -58,9 +58,9 @@ impl FloatWeights {
     ///
     /// # Errors
     /// When a step has none, a count is wrong, a number is not finite, or a name is no step's.
-    pub fn new(spec: &NetworkSpec, layers: BTreeMap<String, LayerWeights>) -> Result<Self, WeightsError> {
+    pub fn new(network: &dyn Network, layers: BTreeMap<String, LayerWeights>) -> Result<Self, WeightsError> {
         let weights = Self { layers };
-        weights.check(spec)?;
+        weights.check(network)?;
         Ok(weights)
     }
 
@@ -68,8 +68,8 @@ impl FloatWeights {
     ///
     /// # Errors
     /// As for [`Self::new`].
-    pub fn check(&self, spec: &NetworkSpec) -> Result<(), WeightsError> {
-        let walk = spec.walk();
+    pub fn check(&self, network: &dyn Network) -> Result<(), WeightsError> {
+        let walk = network.walk();
         let mut known = 0;
         for step in walk.steps() {
             let Some(expected) = LayerSize::of(walk, step) else { continue };

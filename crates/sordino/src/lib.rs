@@ -17,6 +17,7 @@ pub use client;
 pub use crypto;
 pub use inference;
 pub use network;
+pub use onnx;
 pub use recipes;
 pub use results;
 pub use sealed;

@@ -8,8 +8,8 @@ use std::ops::{Index, IndexMut};
 use crate::inference_model::{Gate, LinearGeometry};
 use crate::mask::{ActivationMask, Bits, SiteMask};
 use crate::shape::Shape;
-use crate::spec::{NetworkSpec, Pool, SLOPE_UNITS, SharedSigns, public_slope};
-use crate::walk::{ConvGeometry, Operation, Place, Step, StepId, ValueId, Walk};
+use crate::spec::{Pool, SLOPE_UNITS, SharedSigns, public_slope};
+use crate::walk::{ConvGeometry, Network, Operation, Place, Step, StepId, ValueId, Walk};
 use crate::weights::{BATCH_NORM_EPSILON, FloatWeights, LayerWeights};
 
 /// A flat list of nodes; node `i` makes value `i + 1`, value 0 is the image and the last one the logits.
@@ -134,14 +134,15 @@ impl FloatLinear {
 
 impl Graph {
     /// The network with its batch norms folded and its dropped ReLU layers gone.
-    pub(super) fn new(spec: &NetworkSpec, weights: &FloatWeights, mask: Option<&ActivationMask>) -> Self {
-        let mut builder = Builder::new(spec.walk(), mask);
-        for step in spec.walk().steps() {
+    pub(super) fn new(network: &dyn Network, weights: &FloatWeights, mask: Option<&ActivationMask>) -> Self {
+        let walk = network.walk();
+        let mut builder = Builder::new(walk, mask);
+        for step in walk.steps() {
             let value = builder.step(step, weights.layer(&step.name));
             builder.values.push(value);
         }
         let output = builder.values.pop().unwrap_or(ValueId::IMAGE);
-        let mut graph = Self { input: spec.walk().shape(ValueId::IMAGE), nodes: builder.nodes };
+        let mut graph = Self { input: walk.shape(ValueId::IMAGE), nodes: builder.nodes };
         graph.nodes.truncate(output.0);
         graph.remove_unread();
         graph

@@ -2,6 +2,7 @@ use super::*;
 use crate::inference_model::{MAX_RING_BITS, ModelOperation};
 use crate::mask::{Bits, SiteMask};
 use crate::reference::{self, Coins, float};
+use crate::spec::NetworkSpec;
 use crate::transform::{self, Reuse, ReuseScope, ThinChoice};
 use crate::walk::StageIndex;
 use crate::zoo;

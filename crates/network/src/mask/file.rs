@@ -17,8 +17,7 @@ use std::path::{Path, PathBuf};
 use super::{ActivationMask, Bits, SiteMask};
 use crate::bytes::{ByteReader, Truncated};
 use crate::shape::Shape;
-use crate::spec::NetworkSpec;
-use crate::walk::ReluSite;
+use crate::walk::{Network, ReluSite};
 
 const MAGIC: &[u8; 8] = b"SRDNMASK";
 const VERSION: u32 = 1;
@@ -51,9 +50,9 @@ impl ActivationMask {
     }
 
     /// The longest file form that a mask of this network can have.
-    pub fn max_file_bytes(spec: &NetworkSpec) -> u64 {
+    pub fn max_file_bytes(network: &dyn Network) -> u64 {
         let site = |site: &ReluSite| SITE_BYTES + site.shape.scalars().div_ceil(8);
-        let sites: u64 = spec.walk().sites().iter().map(site).sum();
+        let sites: u64 = network.walk().sites().iter().map(site).sum();
         (MAGIC.len() + 8 + DIGEST_BYTES) as u64 + sites
     }
 
@@ -61,24 +60,25 @@ impl ActivationMask {
     ///
     /// # Errors
     /// When it cannot be read or is too long, and as for [`Self::from_bytes`].
-    pub fn from_file(path: &Path, spec: &NetworkSpec) -> Result<Self, MaskReadError> {
+    pub fn from_file(path: &Path, network: &dyn Network) -> Result<Self, MaskReadError> {
         let unreadable = |source| MaskReadError::Unreadable { path: path.into(), source };
-        let limit = Self::max_file_bytes(spec);
+        let limit = Self::max_file_bytes(network);
         let mut bytes = Vec::new();
         let file = File::open(path).map_err(unreadable)?;
         file.take(limit + 1).read_to_end(&mut bytes).map_err(unreadable)?;
         if bytes.len() as u64 > limit {
-            let network = spec.name().to_owned();
+            let network = network.name().to_owned();
             return Err(MaskReadError::TooLong { path: path.into(), limit, network });
         }
-        Self::from_bytes(&bytes, spec).map_err(|source| MaskReadError::Unusable { path: path.into(), source })
+        Self::from_bytes(&bytes, network)
+            .map_err(|source| MaskReadError::Unusable { path: path.into(), source })
     }
 
     /// Reads the file form for a network.
     ///
     /// # Errors
     /// When the bytes are no mask, are damaged, or belong to another network.
-    pub fn from_bytes(bytes: &[u8], spec: &NetworkSpec) -> Result<Self, MaskFileError> {
+    pub fn from_bytes(bytes: &[u8], network: &dyn Network) -> Result<Self, MaskFileError> {
         let header = MAGIC.len() + 8;
         if bytes.len() < header + DIGEST_BYTES {
             return Err(MaskFileError::Truncated { came: bytes.len() });
@@ -95,7 +95,7 @@ impl ActivationMask {
         if blake3::hash(body).as_bytes() != digest {
             return Err(MaskFileError::Damaged);
         }
-        let sites = spec.walk().sites();
+        let sites = network.walk().sites();
         let count = reader.number()? as usize;
         if count != sites.len() {
             return Err(MaskFileError::Sites { expected: sites.len(), came: count });

@@ -1,8 +1,7 @@
 //! Masks drawn by chance, for measuring what a number of ReLUs costs.
 
 use super::{ActivationMask, Bits, SiteMask};
-use crate::spec::NetworkSpec;
-use crate::walk::Part;
+use crate::walk::{Network, Part};
 
 /// More ReLUs than there are.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,12 +20,12 @@ impl ActivationMask {
     ///
     /// # Errors
     /// When there are fewer.
-    pub fn random(spec: &NetworkSpec, count: u64, seed: u64) -> Result<Self, TooManyRelus> {
-        let sites = spec.walk().sites();
+    pub fn random(network: &dyn Network, count: u64, seed: u64) -> Result<Self, TooManyRelus> {
+        let sites = network.walk().sites();
         let outside = sites.iter().filter(|site| site.place.part != Part::Stem);
         let available = outside.map(|site| site.shape.scalars()).sum();
         if count > available {
-            return Err(TooManyRelus { asked: count, network: spec.name().to_owned(), available });
+            return Err(TooManyRelus { asked: count, network: network.name().to_owned(), available });
         }
         let (mut left, mut wanted) = (available, count);
         let mut uniform = split_mix(seed);
@@ -41,7 +40,7 @@ impl ActivationMask {
                 stays
             })))
         });
-        Ok(Self::new(spec, masks.collect()).expect("a choice for each scalar of each site"))
+        Ok(Self::new(network, masks.collect()).expect("a choice for each scalar of each site"))
     }
 }
 

@@ -3,8 +3,7 @@
 use super::kernels;
 use crate::mask::{ActivationMask, SiteMask};
 use crate::shape::Shape;
-use crate::spec::NetworkSpec;
-use crate::walk::{Operation, Step, ValueId, Walk};
+use crate::walk::{Network, Operation, Step, ValueId, Walk};
 use crate::weights::{BATCH_NORM_EPSILON, FloatWeights, LayerWeights, WeightsError};
 
 /// Every value of one run.
@@ -36,20 +35,20 @@ pub(crate) fn largest(values: &[f32]) -> f32 {
 /// # Errors
 /// When image, weights or mask are another network's.
 pub fn run(
-    spec: &NetworkSpec,
+    network: &dyn Network,
     weights: &FloatWeights,
     mask: Option<&ActivationMask>,
     image: &[f32],
 ) -> Result<FloatTrace, FloatError> {
-    let walk = spec.walk();
+    let walk = network.walk();
     let expected = walk.shape(ValueId::IMAGE);
     if image.len() as u64 != expected.scalars() {
         return Err(FloatError::Image { expected, came: image.len() });
     }
-    if mask.is_some_and(|mask| !mask.fits(spec)) {
+    if mask.is_some_and(|mask| !mask.fits(network)) {
         return Err(FloatError::Mask);
     }
-    weights.check(spec)?;
+    weights.check(network)?;
     let mut values = vec![image.to_vec()];
     for step in walk.steps() {
         values.push(apply(walk, step, &values, weights.layer(&step.name), mask));
@@ -210,6 +209,7 @@ pub enum FloatError {
 mod tests {
     use super::*;
     use crate::mask::Bits;
+    use crate::spec::NetworkSpec;
     use crate::zoo;
     use std::collections::BTreeMap;
 

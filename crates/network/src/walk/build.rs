@@ -17,18 +17,20 @@ pub(super) fn walk(draft: &Draft) -> Result<Walk, SpecError> {
     if draft.name.chars().any(char::is_control) {
         return Err(SpecError { place: "name".to_owned(), fault: SpecFault::ControlCharacter });
     }
-    let mut builder = Builder::new(draft);
+    let mut builder = Builder::new(draft.input, draft.classes);
     builder.network(draft).map_err(|fault| SpecError { place: builder.place_in_words(), fault })?;
     Ok(Walk { steps: builder.steps, shapes: builder.shapes, sites: builder.sites })
 }
 
-type Outcome<T> = Result<T, SpecFault>;
+pub(crate) type Outcome<T> = Result<T, SpecFault>;
 
-struct Builder {
+pub(crate) struct Builder {
     classes: usize,
-    steps: Vec<Step>,
-    shapes: Vec<Shape>,
-    sites: Vec<ReluSite>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) shapes: Vec<Shape>,
+    pub(crate) sites: Vec<ReluSite>,
+    /// What the next step is called, where that does not follow from its place.
+    given_name: Option<String>,
     place: Place,
     /// The path below the block, such as `body`, `branch2`; names and error places are made from it.
     path: Vec<String>,
@@ -38,12 +40,13 @@ struct Builder {
 }
 
 impl Builder {
-    fn new(draft: &Draft) -> Self {
+    pub(crate) fn new(input: Shape, classes: usize) -> Self {
         Self {
-            classes: draft.classes,
+            classes,
             steps: Vec::new(),
-            shapes: vec![draft.input],
+            shapes: vec![input],
             sites: Vec::new(),
+            given_name: None,
             place: Place { part: Part::Stem, block: None },
             path: Vec::new(),
             layers: Vec::new(),
@@ -135,7 +138,12 @@ impl Builder {
         Ok(value)
     }
 
-    fn layer(&mut self, layer: &Layer, input: ValueId) -> Outcome<ValueId> {
+    /// The next step is called so.
+    pub(crate) fn name_next(&mut self, name: String) {
+        self.given_name = Some(name);
+    }
+
+    pub(crate) fn layer(&mut self, layer: &Layer, input: ValueId) -> Outcome<ValueId> {
         match layer {
             Layer::Conv(conv) => self.conv(conv, input),
             Layer::BatchNorm => self.same_size(Operation::BatchNorm { affine: true }, input),
@@ -225,7 +233,7 @@ impl Builder {
         self.join(Join::Concat, ends)
     }
 
-    fn join(&mut self, join: Join, ends: Vec<ValueId>) -> Outcome<ValueId> {
+    pub(crate) fn join(&mut self, join: Join, ends: Vec<ValueId>) -> Outcome<ValueId> {
         let Some(&first) = ends.first() else {
             return Err(SpecFault::Empty { what: "the list of values to join" });
         };
@@ -254,14 +262,19 @@ impl Builder {
         self.push(operation, vec![input], shape)
     }
 
-    fn push(&mut self, operation: Operation, inputs: Vec<ValueId>, shape: Shape) -> Outcome<ValueId> {
+    pub(crate) fn push(
+        &mut self,
+        operation: Operation,
+        inputs: Vec<ValueId>,
+        shape: Shape,
+    ) -> Outcome<ValueId> {
         if !shape.is_sane() {
             return Err(SpecFault::Size { shape });
         }
         if self.steps.len() >= MAX_STEPS {
             return Err(SpecFault::Steps { limit: MAX_STEPS });
         }
-        let name = self.unique_name(operation.kind());
+        let name = self.given_name.take().unwrap_or_else(|| self.unique_name(operation.kind()));
         let output = ValueId(self.shapes.len());
         self.shapes.push(shape);
         self.steps.push(Step { operation, inputs, output, place: self.place, name });

@@ -1,6 +1,6 @@
 //! Weights from a safetensors file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
@@ -19,15 +19,25 @@ impl FloatWeights {
     ///
     /// # Errors
     /// When the file cannot be read or is none, or tensors are missing, of another shape or of another kind; all of
-    /// them are listed, with what was expected and what came.
+    /// them are listed, with what was expected and what came. Also when the file has tensors that no layer uses, unless
+    /// those are to be ignored: a bias that the network does not declare would be lost without a word.
     pub fn from_safetensors_file(
         spec: &NetworkSpec,
         names: &NamesMap,
         path: &Path,
+        unused: UnusedTensors,
     ) -> Result<Self, WeightsFileError> {
         let bytes = std::fs::read(path)
             .map_err(|source| WeightsFileError::Unreadable { path: path.into(), source })?;
-        Self::from_safetensors(spec, names, &bytes)
+        if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(&[0x80, 2]) {
+            return Err(WeightsFileError::Pickle);
+        }
+        let weights = Self::from_safetensors(spec, names, &bytes)?;
+        let left = unused_tensors(spec, names, &bytes)?;
+        if unused == UnusedTensors::Refuse && !left.is_empty() {
+            return Err(WeightsFileError::Unused { names: left });
+        }
+        Ok(weights)
     }
 
     /// Reads the weights of a network from the bytes of a safetensors file.
@@ -49,10 +59,49 @@ impl FloatWeights {
             }
         }
         if !reader.faults.is_empty() {
+            if let Some(prefix) = reader.common_prefix() {
+                return Err(WeightsFileError::Prefix { prefix });
+            }
             return Err(WeightsFileError::Tensors { faults: TensorFaults(reader.faults) });
         }
         Ok(Self::new(spec, layers)?)
     }
+}
+
+/// What becomes of tensors that no layer uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnusedTensors {
+    /// The file is refused.
+    Refuse,
+    /// They are passed over.
+    Ignore,
+}
+
+/// The tensors of a file that no layer of the network reads. Counters of batches, which trainers keep beside batch
+/// norms, are no weights.
+fn unused_tensors(
+    spec: &NetworkSpec,
+    names: &NamesMap,
+    bytes: &[u8],
+) -> Result<Vec<String>, WeightsFileError> {
+    let tensors = SafeTensors::deserialize(bytes).map_err(WeightsFileError::Format)?;
+    let mut used = HashSet::new();
+    for step in spec.walk().steps() {
+        let parts: &[&str] = match &step.operation {
+            Operation::Conv(conv) if conv.bias => &["weight", "bias"],
+            Operation::Conv(_) => &["weight"],
+            Operation::FullyConnected { .. } => &["weight", "bias"],
+            Operation::BatchNorm { affine: true } => &["weight", "bias", "running_mean", "running_var"],
+            Operation::BatchNorm { affine: false } => &["running_mean", "running_var"],
+            Operation::SharedSigns { .. } => &["slope"],
+            _ => &[],
+        };
+        used.extend(parts.iter().map(|part| format!("{}.{part}", names.tensor(&step.name))));
+    }
+    let is_left = |name: &&str| !used.contains(*name) && !name.ends_with("num_batches_tracked");
+    let mut left: Vec<String> = tensors.names().into_iter().filter(is_left).map(str::to_owned).collect();
+    left.sort_unstable();
+    Ok(left)
 }
 
 struct Reader<'a> {
@@ -61,6 +110,16 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    /// What all missing tensors are called with in front, such as `module.` of a parallel trainer.
+    fn common_prefix(&self) -> Option<String> {
+        let missing = &self.faults.first()?.tensor;
+        let names = self.tensors.names();
+        let prefix = names.into_iter().find_map(|name| name.strip_suffix(missing.as_str()))?.to_owned();
+        let is_there =
+            |fault: &TensorFault| self.tensors.tensor(&format!("{prefix}{}", fault.tensor)).is_ok();
+        (prefix.ends_with('.') && self.faults.iter().all(is_there)).then_some(prefix)
+    }
+
     fn layer(&mut self, step: &Step, tensor: &str, channels: usize) -> Option<LayerWeights> {
         match &step.operation {
             Operation::Conv(conv) => {
@@ -166,6 +225,15 @@ impl std::fmt::Display for TensorFaults {
     }
 }
 
+/// The first names, and how many more there are.
+fn listed(names: &[String]) -> String {
+    let shown = names.iter().take(MAX_LISTED).cloned().collect::<Vec<_>>().join(", ");
+    match names.len().saturating_sub(MAX_LISTED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 /// A file that does not hold the weights of the network.
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsFileError {
@@ -180,6 +248,29 @@ pub enum WeightsFileError {
     /// It is no safetensors file.
     #[error("this is no safetensors file: {0}")]
     Format(#[source] SafeTensorError),
+    /// It is what PyTorch saves by itself.
+    #[error(
+        "this is a pickle of PyTorch, which runs code when it is read; save the tensors with \
+         safetensors.torch.save_file(model.state_dict(), FILE), or export the model as ONNX"
+    )]
+    Pickle,
+    /// Tensors have something in front of their names.
+    #[error("all tensors are called {prefix}...; save them without it, or name them with a map (--names)")]
+    Prefix {
+        /// What.
+        prefix: String,
+    },
+    /// Tensors that no layer uses.
+    #[error(
+        "no layer of the network uses {} of its tensors: {}; a bias or a layer is missing from the network, or they are \
+         to be passed over with --ignore-unused",
+        names.len(),
+        listed(names)
+    )]
+    Unused {
+        /// Which.
+        names: Vec<String>,
+    },
     /// Tensors are missing or of another shape.
     #[error("{} tensors do not fit the network:{faults}", faults.0.len())]
     Tensors {
@@ -242,6 +333,48 @@ mod tests {
         let names = NamesMap::torchvision_resnet18();
         let bytes = file(&spec, &weights, &names);
         assert_eq!(FloatWeights::from_safetensors(&spec, &names, &bytes).unwrap(), weights);
+    }
+
+    #[test]
+    fn tensors_that_no_layer_uses_are_refused_or_ignored() {
+        let spec = zoo::build("resnet10:m=2", 8, 10).unwrap();
+        let weights = FloatWeights::random(&spec, 4);
+        let bytes = file(&spec, &weights, &NamesMap::default());
+        let with = |extra: &[&str]| {
+            let tensors = SafeTensors::deserialize(&bytes).unwrap();
+            let bias = TensorView::new(Dtype::F32, vec![1], &[0; 4]).unwrap();
+            let extra = extra.iter().map(|name| ((*name).to_owned(), bias.clone()));
+            safetensors::serialize(tensors.tensors().into_iter().chain(extra), None).unwrap()
+        };
+        let read = |bytes: &[u8], unused| {
+            let path = std::env::temp_dir().join(format!("sordino-unused-{}", std::process::id()));
+            std::fs::write(&path, bytes).unwrap();
+            let read = FloatWeights::from_safetensors_file(&spec, &NamesMap::default(), &path, unused);
+            std::fs::remove_file(path).unwrap();
+            read.map_err(|error| error.to_string())
+        };
+        let plain = with(&["stem.norm1.num_batches_tracked"]);
+        assert_eq!(read(&plain, UnusedTensors::Refuse).as_ref(), Ok(&weights));
+        let biased = with(&["stem.conv1.bias"]);
+        let error = read(&biased, UnusedTensors::Refuse).unwrap_err();
+        assert!(error.contains("uses 1 of its tensors: stem.conv1.bias"), "{error}");
+        assert_eq!(read(&biased, UnusedTensors::Ignore), Ok(weights));
+        assert!(
+            read(b"PK\x03\x04....", UnusedTensors::Refuse)
+                .unwrap_err()
+                .contains("safetensors.torch.save_file")
+        );
+    }
+
+    #[test]
+    fn a_prefix_of_all_tensors_is_named_once() {
+        let spec = zoo::build("resnet10:m=2", 8, 10).unwrap();
+        let bytes = file(&spec, &FloatWeights::random(&spec, 4), &NamesMap::default());
+        let tensors = SafeTensors::deserialize(&bytes).unwrap();
+        let renamed = tensors.tensors().into_iter().map(|(name, view)| (format!("module.{name}"), view));
+        let renamed = safetensors::serialize(renamed, None).unwrap();
+        let error = FloatWeights::from_safetensors(&spec, &NamesMap::default(), &renamed).unwrap_err();
+        assert!(error.to_string().starts_with("all tensors are called module."), "{error}");
     }
 
     #[test]

@@ -1,4 +1,5 @@
 //! `sordino freeze NETWORK -o FILE.sordino`: a network and its weights become the integers that are served.
+//! `sordino freeze MODEL.onnx -o FILE.sordino`: so does what another framework exported.
 //! `sordino freeze RUN -o FILE.sordino`: so does a checkpoint of a run.
 //! `sordino freeze OLD.sordino -o NEW.sordino`: a model gets other rings.
 

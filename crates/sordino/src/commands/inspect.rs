@@ -4,7 +4,7 @@ mod private;
 mod report;
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
@@ -12,7 +12,7 @@ use network::cost::Cost;
 use service::settings::ReluMode;
 
 use super::link::Link;
-use super::model::{ModelArguments, Origin};
+use super::model::{ModelArguments, Origin, baseline_relus};
 use super::{Answer, write_json};
 use private::PrivateReport;
 use report::Report;
@@ -52,9 +52,10 @@ enum Detail {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
-    let (mut report, baseline_relus) = match arguments.model.file() {
-        Some(_) => arguments.report_of_model()?,
-        None => arguments.report_of_network()?,
+    let (mut report, baseline_relus) = match (arguments.model.file(), arguments.model.onnx()) {
+        (Some(_), _) => arguments.report_of_model()?,
+        (None, Some(path)) => arguments.report_of_onnx(path)?,
+        (None, None) => arguments.report_of_network()?,
     };
     if arguments.private {
         let (model, freezing) = arguments.model.load_or_freeze()?;
@@ -83,6 +84,15 @@ impl Arguments {
         }
         let mask = self.model.mask(&spec)?;
         Ok((Report::of_network(&spec, mask.as_ref(), self.by), Cost::of(&baseline).relus))
+    }
+
+    fn report_of_onnx(&self, path: &Path) -> anyhow::Result<(Report, u64)> {
+        if self.export.is_some() {
+            bail!("an imported network has no blocks to write as TOML; its ONNX file is its description");
+        }
+        let network = &self.model.import(path)?.network;
+        let mask = self.model.imported_mask(network)?;
+        Ok((Report::of_network(network, mask.as_ref(), self.by), baseline_relus(network)))
     }
 
     fn report_of_model(&self) -> anyhow::Result<(Report, u64)> {

@@ -2,15 +2,18 @@
 
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
 use network::spec::NetworkSpec;
 use network::zoo;
 
+use super::model::is_onnx_file;
+
 /// A network by name or file.
 #[derive(Debug, Args)]
 pub(super) struct NetworkArguments {
-    /// A name from `sordino zoo` with options, such as resnet18:m=32, or a TOML file.
+    /// A name from `sordino zoo` with options, such as resnet18:m=32, or a TOML file; verbs that freeze also take an ONNX
+    /// file.
     network: String,
     /// Side of the input image [default: 32, or what the file says].
     #[arg(long, value_name = "PIXELS")]
@@ -36,6 +39,16 @@ impl NetworkArguments {
         self.input.is_some() || self.classes.is_some()
     }
 
+    /// Whether another number of classes than the network's own was asked for.
+    pub(super) fn changes_classes(&self) -> bool {
+        self.classes.is_some()
+    }
+
+    /// The side of the image that was asked for.
+    pub(super) fn side(&self) -> Option<usize> {
+        self.input
+    }
+
     pub(super) fn load(&self) -> anyhow::Result<NetworkSpec> {
         self.load_for(None)
     }
@@ -44,6 +57,14 @@ impl NetworkArguments {
     pub(super) fn load_for(&self, named_classes: Option<usize>) -> anyhow::Result<NetworkSpec> {
         let classes = self.classes.or(named_classes);
         let path = Path::new(&self.network);
+        if is_onnx_file(path) {
+            bail!(
+                "{} is an ONNX file, which is frozen as it is: freeze, inspect, verify and bench take it. Training takes a \
+                 network of the zoo or TOML; to train an imported one further, replace ReLU layers by identities in the \
+                 framework that it came from, and export it again",
+                path.display()
+            );
+        }
         if !is_file(path) {
             return Ok(zoo::build(&self.network, self.input.unwrap_or(32), classes.unwrap_or(100))?);
         }

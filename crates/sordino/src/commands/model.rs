@@ -1,5 +1,8 @@
-//! A frozen model: read from a file, or made from a network with given or random weights.
+//! A frozen model: read from a file, or made from a network with given or random weights, or from an ONNX file.
 
+mod imported;
+
+use std::cell::OnceCell;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,10 +13,15 @@ use network::freeze::{FreezeOptions, FreezeReport, OutlineDetail, freeze};
 use network::image::Image;
 use network::inference_model::{ImageFormat, InferenceModel, WeightBits};
 use network::mask::ActivationMask;
+use network::reference::float;
 use network::spec::NetworkSpec;
 use network::transform::Reduction;
-use network::weights::{FloatWeights, NamesMap};
+use network::walk::Network;
+use network::weights::{FloatWeights, NamesMap, UnusedTensors};
+use onnx::Imported;
 use serde::Serialize;
+
+pub(super) use imported::{baseline_relus, is_onnx_file};
 
 use super::load::NetworkArguments;
 use super::reduce::ReductionArguments;
@@ -24,6 +32,8 @@ const CALIBRATION_IMAGES: u64 = 8;
 /// The seed of the first image to try a model on, beyond those of calibration.
 const FIRST_TRIAL_SEED: u64 = 1000;
 
+/// Means and deviations of pixels from 0 to 1 are smaller.
+const LARGEST_NORMALIZATION: f32 = 2.0;
 const DEFAULT_WEIGHT_BITS: u8 = 8;
 /// The longest file of class names.
 const MAX_CLASS_NAMES_BYTES: u64 = 1 << 22;
@@ -47,6 +57,9 @@ pub(super) struct ModelArguments {
     /// What the file calls each layer: a TOML map, or `torchvision-resnet18`.
     #[arg(long, value_name = "MAP", requires = "weights")]
     names: Option<String>,
+    /// Pass over tensors of the file that no layer uses, instead of refusing it.
+    #[arg(long, requires = "weights")]
+    ignore_unused: bool,
     /// Seed of random weights and masks.
     #[arg(long, default_value_t = 1, value_name = "NUMBER")]
     seed: u64,
@@ -77,6 +90,9 @@ pub(super) struct ModelArguments {
     /// as many classes as names.
     #[arg(long, value_name = "FILE")]
     class_names: Option<PathBuf>,
+    /// The network of the ONNX file, once it was read.
+    #[arg(skip)]
+    imported: OnceCell<Imported>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -160,20 +176,24 @@ impl ModelArguments {
 
     /// The network after its ReLUs were dropped.
     pub(super) fn reduced(&self, baseline: &NetworkSpec) -> anyhow::Result<NetworkSpec> {
+        self.reduction.refuse_sites()?;
         Ok(self.reduction.reduction().apply(baseline)?)
     }
 
     /// Which ReLUs stay, where not all do.
-    pub(super) fn mask(&self, spec: &NetworkSpec) -> anyhow::Result<Option<ActivationMask>> {
+    pub(super) fn mask(&self, network: &dyn Network) -> anyhow::Result<Option<ActivationMask>> {
         match (&self.mask, self.relus) {
-            (Some(path), _) => Ok(Some(ActivationMask::from_file(path, spec)?)),
-            (None, Some(count)) => Ok(Some(ActivationMask::random(spec, count, self.seed)?)),
+            (Some(path), _) => Ok(Some(ActivationMask::from_file(path, network)?)),
+            (None, Some(count)) => Ok(Some(ActivationMask::random(network, count, self.seed)?)),
             (None, None) => Ok(None),
         }
     }
 
     /// Where the weights come from.
     pub(super) fn origin(&self) -> Origin {
+        if let Some(path) = self.onnx() {
+            return imported::origin(path, self.calibrate.is_some());
+        }
         match (self.file(), &self.weights) {
             (Some(_), _) => Origin::Model,
             (None, Some(path)) => {
@@ -185,18 +205,57 @@ impl ModelArguments {
 
     /// Freezes the network with given or random weights.
     pub(super) fn freeze(&self) -> anyhow::Result<(InferenceModel, FreezeReport)> {
+        if let Some(path) = self.onnx() {
+            return self.freeze_onnx(path);
+        }
         let spec = self.reduced(&self.baseline()?)?;
-        let weights = match &self.weights {
-            None => FloatWeights::random(&spec, self.seed),
-            Some(path) => FloatWeights::from_safetensors_file(&spec, &self.names_map()?, path)
-                .with_context(|| format!("{} is not usable", path.display()))?,
-        };
+        let weights = self.weights_for(&spec)?;
         let mask = self.mask(&spec)?;
         let images = self.calibration_images(&spec)?;
-        let class_names = self.class_names.as_deref().map(read_class_names).transpose()?.unwrap_or_default();
+        let class_names = self.read_class_names()?;
         let image = Some(self.normalization(spec.draft().input.channels)?);
         let options = FreezeOptions { class_names, image, ..self.freeze_options()? };
         Ok(freeze(&spec, &weights, mask.as_ref(), &images, &options)?)
+    }
+
+    fn read_class_names(&self) -> anyhow::Result<Vec<String>> {
+        Ok(self.class_names.as_deref().map(read_class_names).transpose()?.unwrap_or_default())
+    }
+
+    /// The logits of the network in floating point; nothing for a model, which has integers alone.
+    pub(super) fn float_logits(
+        &self,
+        format: &ImageFormat,
+        images: &[Image],
+    ) -> anyhow::Result<Option<Vec<Vec<f32>>>> {
+        let run = |network: &dyn Network, weights: &FloatWeights, mask: Option<&ActivationMask>| {
+            let logits = |image: &Image| {
+                let trace = float::run(network, weights, mask, &format.normalize(image))?;
+                Ok(trace.logits().to_vec())
+            };
+            images.iter().map(logits).collect::<anyhow::Result<Vec<_>>>().map(Some)
+        };
+        if self.file().is_some() {
+            return Ok(None);
+        }
+        if let Some(path) = self.onnx() {
+            let network = &self.import(path)?.network;
+            return run(network, network.weights(), self.imported_mask(network)?.as_ref());
+        }
+        let spec = self.reduced(&self.baseline()?)?;
+        run(&spec, &self.weights_for(&spec)?, self.mask(&spec)?.as_ref())
+    }
+
+    fn unused(&self) -> UnusedTensors {
+        if self.ignore_unused { UnusedTensors::Ignore } else { UnusedTensors::Refuse }
+    }
+
+    fn weights_for(&self, spec: &NetworkSpec) -> anyhow::Result<FloatWeights> {
+        match &self.weights {
+            None => Ok(FloatWeights::random(spec, self.seed)),
+            Some(path) => FloatWeights::from_safetensors_file(spec, &self.names_map()?, path, self.unused())
+                .with_context(|| format!("{} is not usable", path.display())),
+        }
     }
 
     /// Bits of weights and activations and detail of the outline, as asked for.
@@ -245,6 +304,13 @@ impl ModelArguments {
         ] {
             let Some(given) = given else { continue };
             let is_usable = |number: &f32| number.is_finite() && (flag == "--mean" || *number > 0.0);
+            if given.iter().any(|number| number.abs() > LARGEST_NORMALIZATION) {
+                bail!(
+                    "{flag} {given:?} looks like a {} of pixels from 0 to 255; pixels go from 0 to 1 here, so divide each \
+                     number by 255",
+                    &flag[2..]
+                );
+            }
             if given.len() != channels || !given.iter().all(is_usable) {
                 bail!(
                     "{flag} {given:?} cannot be used; expected one number for each of {channels} channels, deviations \
@@ -275,6 +341,8 @@ pub(super) enum Origin {
     Model,
     /// A safetensors file.
     File { path: PathBuf, is_calibrated: bool },
+    /// An ONNX file.
+    Onnx { path: PathBuf, is_calibrated: bool },
     /// A run of training.
     Checkpoint { path: PathBuf, epoch: u32, digest: String },
     /// Nowhere: good for measuring, but not for classifying.
@@ -289,12 +357,12 @@ impl Origin {
                 "random weights (seed {seed}), good for benchmarks alone: the model knows no classes, and its \
                  scales are those of random weights; --weights FILE takes trained ones"
             )),
-            Self::File { is_calibrated: false, .. } => Some(
+            Self::File { is_calibrated: false, .. } | Self::Onnx { is_calibrated: false, .. } => Some(
                 "scales were calibrated on random images; trained weights want images of the kind they were \
                  trained on: --calibrate DIR takes them"
                     .to_owned(),
             ),
-            Self::File { is_calibrated: true, .. } | Self::Checkpoint { .. } | Self::Model => None,
+            Self::File { .. } | Self::Onnx { .. } | Self::Checkpoint { .. } | Self::Model => None,
         }
     }
 }

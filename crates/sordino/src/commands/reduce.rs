@@ -1,5 +1,8 @@
 //! The flags that drop ReLUs from a network, the same for every verb that takes one.
 
+use std::str::FromStr;
+
+use anyhow::bail;
 use clap::Args;
 use network::transform::{Reduction, Reuse, ReuseLayout, ReuseScope, StemRule, ThinChoice};
 use network::walk::StageIndex;
@@ -7,9 +10,9 @@ use network::walk::StageIndex;
 /// What to do to a network so that it has fewer ReLUs.
 #[derive(Debug, Args)]
 pub(super) struct ReductionArguments {
-    /// Drop every ReLU of these stages (DeepReDuce), such as 1,4.
+    /// Drop every ReLU of these stages (DeepReDuce), such as 1,4; of an ONNX file also ReLU layers by name.
     #[arg(long, value_delimiter = ',', value_name = "STAGES")]
-    cull: Vec<usize>,
+    cull: Vec<CullTarget>,
     /// Drop every other ReLU layer of these stages (DeepReDuce), such as 2,3.
     #[arg(long, value_delimiter = ',', value_name = "STAGES")]
     thin: Vec<usize>,
@@ -42,14 +45,76 @@ pub(super) struct ReductionArguments {
     keep_stem: bool,
 }
 
+/// Whose ReLUs go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum CullTarget {
+    /// Those of a stage.
+    Stage(usize),
+    /// Those of one ReLU layer of an imported network.
+    Site(String),
+}
+
+impl CullTarget {
+    fn stage(&self) -> Option<StageIndex> {
+        match self {
+            Self::Stage(stage) => Some(StageIndex(*stage)),
+            Self::Site(_) => None,
+        }
+    }
+}
+
+impl FromStr for CullTarget {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(text.parse().map_or_else(|_| Self::Site(text.to_owned()), Self::Stage))
+    }
+}
+
 impl ReductionArguments {
+    /// Whose ReLUs go.
+    pub(super) fn culled(&self) -> &[CullTarget] {
+        &self.cull
+    }
+
+    /// Refuses names of ReLU layers, which only imported networks are culled by.
+    pub(super) fn refuse_sites(&self) -> anyhow::Result<()> {
+        match self.cull.iter().find(|target| target.stage().is_none()) {
+            Some(CullTarget::Site(name)) => bail!("--cull {name} is no stage; expected numbers such as 1,4"),
+            _ => Ok(()),
+        }
+    }
+
+    /// The first flag that asks for blocks to be changed.
+    pub(super) fn needs_blocks(&self) -> Option<&'static str> {
+        let given = [
+            ("--thin", !self.thin.is_empty()),
+            ("--single-block", !self.single_block.is_empty()),
+            ("--width", self.width.is_some()),
+            ("--resolution", self.resolution.is_some()),
+            ("--reuse", self.reuse.is_some()),
+        ];
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
+    }
+
+    /// Whether the stem's ReLUs go although nothing else does.
+    pub(super) fn drops_stem_alone(&self) -> bool {
+        self.drop_stem
+    }
+
+    /// Whether the stem's ReLUs go: where stages do, as in the papers' models, unless they are to stay.
+    pub(super) fn drops_stem_of_imported(&self) -> bool {
+        let culls_stages = self.cull.iter().any(|target| target.stage().is_some());
+        self.drop_stem || (culls_stages && !self.keep_stem)
+    }
+
     pub(super) fn reduction(&self) -> Reduction {
         let stages = |numbers: &[usize]| numbers.iter().copied().map(StageIndex).collect();
         Reduction {
             width: self.width,
             resolution: self.resolution,
             single_block: stages(&self.single_block),
-            cull: stages(&self.cull),
+            cull: self.cull.iter().filter_map(CullTarget::stage).collect(),
             thin: stages(&self.thin),
             thin_choice: self.thin_drops,
             stem: match (self.drop_stem, self.keep_stem) {

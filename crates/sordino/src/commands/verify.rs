@@ -1,7 +1,9 @@
 //! `sordino verify MODEL|NETWORK`: private inference against inference in the clear.
 //!
-//! Both parties run in this process ([`inference::verify`]).
+//! Both parties run in this process ([`inference::verify`]). With `--expect`, inference in the clear is held against what
+//! the user's own framework says.
 
+mod expect;
 mod report;
 
 use std::io::Write;
@@ -18,6 +20,7 @@ use super::model::{ModelArguments, trial_image};
 use super::progress::OfflineProgress;
 use super::{Answer, write_json};
 use crate::image_files;
+use expect::{ExpectReport, Expected};
 use report::Report;
 
 /// Compared where nobody says how many.
@@ -33,6 +36,13 @@ pub(super) struct Arguments {
     /// Compare on the images of this folder (PNG, JPEG, WebP) instead of random ones.
     #[arg(long, value_name = "DIR")]
     images: Option<PathBuf>,
+    /// Compare with these logits of your own framework: a JSON list of lists or a numpy file, one row for each image of
+    /// --images in the order of their names.
+    #[arg(long, value_name = "FILE", requires = "images")]
+    expect: Option<PathBuf>,
+    /// Only compare with --expect; run nothing in private.
+    #[arg(long, requires = "expect")]
+    plain: bool,
     /// How ReLUs are computed.
     #[arg(long, value_enum, default_value = "fast")]
     relu: ReluMode,
@@ -44,12 +54,22 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     let (model, _) = arguments.model.load_or_freeze()?;
     let images = arguments.images(&model)?;
+    let expected = arguments.compare_with_expected(&model, &images)?;
+    if let (Some(expected), true) = (&expected, arguments.plain) {
+        if arguments.json {
+            write_json(out, expected)?;
+        } else {
+            expected.write(out)?;
+        }
+        return Ok(expected.answer());
+    }
     let mut progress = None;
     let watch = |plan: &Plan| progress.insert(OfflineProgress::start(plan, images.len())).watcher();
     let compared = compare(&model, &images, arguments.relu.into(), watch);
     progress.iter().for_each(OfflineProgress::finish);
     let comparisons = compared?;
-    let report = Report::new(&model, arguments.model.origin(), arguments.images.clone(), &comparisons);
+    let mut report = Report::new(&model, arguments.model.origin(), arguments.images.clone(), &comparisons);
+    report.expected = expected;
     if arguments.json {
         write_json(out, &report)?;
     } else {
@@ -59,6 +79,18 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
 }
 
 impl Arguments {
+    /// What the user's framework says, beside the model and the network in floating point.
+    fn compare_with_expected(
+        &self,
+        model: &InferenceModel,
+        images: &[Image],
+    ) -> anyhow::Result<Option<ExpectReport>> {
+        let Some(path) = &self.expect else { return Ok(None) };
+        let expected = Expected::read(path, images.len(), model.outline().classes)?;
+        let floats = self.model.float_logits(&model.outline().image, images)?;
+        expected.compare(model, images, floats.as_deref()).map(Some)
+    }
+
     /// All that are compared, so that an unusable file is found before anything runs.
     fn images(&self, model: &InferenceModel) -> anyhow::Result<Vec<Image>> {
         let Some(folder) = &self.images else {

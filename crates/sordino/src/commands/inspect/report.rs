@@ -6,8 +6,7 @@ use network::cost::{Cost, CostFigures, merge_runs};
 use network::inference_model::{InferenceModel, ModelOperation, ModelOutline, ModelStep};
 use network::mask::ActivationMask;
 use network::shape::Shape;
-use network::spec::NetworkSpec;
-use network::walk::{Place, Step};
+use network::walk::{Network, Place, Step, ValueId};
 use serde::Serialize;
 
 use super::Detail;
@@ -51,9 +50,10 @@ struct Line {
 }
 
 impl Report {
-    pub(super) fn of_network(spec: &NetworkSpec, mask: Option<&ActivationMask>, detail: Detail) -> Self {
-        let draft = spec.draft();
-        Self::new(spec.name(), draft.input, draft.classes, layer_lines(spec, mask), detail)
+    pub(super) fn of_network(network: &dyn Network, mask: Option<&ActivationMask>, detail: Detail) -> Self {
+        let walk = network.walk();
+        let input = walk.shape(ValueId::IMAGE);
+        Self::new(network.name(), input, walk.classes(), layer_lines(network, mask), detail)
     }
 
     /// A frozen network: batch norms are folded and some layers merged, so that lines are its own steps.
@@ -153,8 +153,8 @@ impl Line {
     }
 }
 
-fn layer_lines(spec: &NetworkSpec, mask: Option<&ActivationMask>) -> Vec<(Place, Line)> {
-    let walk = spec.walk();
+fn layer_lines(network: &dyn Network, mask: Option<&ActivationMask>) -> Vec<(Place, Line)> {
+    let walk = network.walk();
     let line = |step: &Step| {
         let cost = match mask {
             Some(mask) => Cost::of_masked_step(walk, step, mask),

@@ -8,6 +8,7 @@ use network::inference_model::InferenceModel;
 use network::reference::bound;
 use serde::Serialize;
 
+use super::expect::ExpectReport;
 use crate::commands::Answer;
 use crate::commands::model::Origin;
 use crate::report::percent;
@@ -43,6 +44,9 @@ pub(super) struct Report {
     /// The largest, in the same units.
     linear_error: f64,
     first_differences: Vec<FirstDifference>,
+    /// Against the user's own framework, where its logits were given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) expected: Option<ExpectReport>,
 }
 
 /// A private answer that is not the expected one.
@@ -99,12 +103,14 @@ impl Report {
             linear_deviation: errors.deviation(),
             linear_error: errors.largest,
             first_differences: first_differences(comparisons),
+            expected: None,
         }
     }
 
     /// No, unless every answer is the expected one.
     pub(super) fn answer(&self) -> Answer {
-        if self.matches_reference { Answer::Yes } else { Answer::No }
+        let is_expected = self.expected.as_ref().is_none_or(|expected| expected.answer() == Answer::Yes);
+        if self.matches_reference && is_expected { Answer::Yes } else { Answer::No }
     }
 
     pub(super) fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -116,6 +122,9 @@ impl Report {
         writeln!(out, "{}, private against plain on {images} {origin}", self.network)?;
         if let Some(warning) = self.weights.warning() {
             writeln!(out, "note: {warning}")?;
+        }
+        if let Some(expected) = &self.expected {
+            expected.write(out)?;
         }
         let equal = images - self.mismatches.len() as u64;
         writeln!(out, "\n{equal} of {images} equal the reference with the protocol's rounding, bit for bit")?;

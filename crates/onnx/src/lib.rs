@@ -8,7 +8,7 @@
 //! What PyTorch, TensorFlow and others export is a graph of named tensors. Here each tensor is either a constant, which is
 //! computed at once, or a *map*: a value of the network with a view, which says in what order its axes are read. Reshapes
 //! and transposes only change the view; everything else becomes steps of an
-//! [`ImportedNetwork`](network::imported::ImportedNetwork). What private inference cannot do is refused with the node's
+//! [`ImportedNetwork`]. What private inference cannot do is refused with the node's
 //! name, the reason, and what to use instead.
 //!
 //! The reader of protobuf is our own, a few hundred lines. A generated one, or one that decodes the whole schema, would copy

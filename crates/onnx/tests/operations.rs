@@ -1,6 +1,8 @@
 //! Single operations and small networks against onnxruntime: its answers are stored in `fixtures/cases.bin`, which
 //! `fixtures/make.py` makes.
 
+#![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -44,7 +44,7 @@ impl NetworkArguments {
     pub(super) fn load_for(&self, named_classes: Option<usize>) -> anyhow::Result<NetworkSpec> {
         let classes = self.classes.or(named_classes);
         let path = Path::new(&self.network);
-        let is_file = path.extension().is_some_and(|extension| extension == "toml") || path.is_file();
+        let is_file = zoo::names_file(&self.network) || path.is_file();
         if !is_file {
             return Ok(zoo::build(&self.network, self.input.unwrap_or(32), classes.unwrap_or(100))?);
         }

@@ -15,6 +15,8 @@ mod sphynx;
 mod vgg;
 mod wide_resnet;
 
+use std::path::Path;
+
 use crate::shape::Shape;
 use crate::spec::{Block, Draft, Layer, NetworkSpec, SpecError, Stage, Stem};
 
@@ -52,6 +54,12 @@ pub fn families() -> &'static [Family] {
 /// The named networks, one or more per family.
 pub fn catalog() -> &'static [Entry] {
     CATALOG
+}
+
+/// Whether a network is named by a TOML file and not by the zoo, whose names may end with a file of cells.
+pub fn names_file(name: &str) -> bool {
+    let is_toml = Path::new(name).extension().is_some_and(|extension| extension == "toml");
+    is_toml && !name.starts_with("sphynx:")
 }
 
 /// Builds a network by name for square images of the given side.

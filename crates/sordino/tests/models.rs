@@ -98,7 +98,10 @@ fn safetensors(seed: u64) -> Vec<u8> {
                     _ => vec![biases.len(), weights.len() / biases.len()],
                 };
                 put(format!("{name}.weight"), shape, weights);
-                put(format!("{name}.bias"), vec![biases.len()], biases);
+                // A tensor that the network does not have would be refused.
+                if !matches!(operation, Operation::Conv(conv) if !conv.bias) {
+                    put(format!("{name}.bias"), vec![biases.len()], biases);
+                }
             }
             (Some(LayerWeights::BatchNorm { scale, shift, mean, variance }), _) => {
                 let parts =

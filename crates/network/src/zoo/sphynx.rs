@@ -177,6 +177,7 @@ mod tests {
         let error = build(&format!("sphynx:cells={}", path.display()), 32, 100).unwrap_err();
         std::fs::remove_file(&path).unwrap();
         assert!(crate::text::with_causes(&error).contains("node 3 reads node 5"), "{error}");
+        assert!(crate::zoo::names_file("mine.toml") && !crate::zoo::names_file("sphynx:cells=mine.toml"));
         let error = build("sphynx:cells=mine", 32, 100).unwrap_err().to_string();
         assert!(error.contains("ends in .toml"), "{error}");
     }

@@ -98,7 +98,7 @@ impl NetworkSection {
     /// When there is no such network, it does not fit the images, or it cannot be reduced so.
     pub fn build(&self, input: Shape, classes: usize) -> Result<NetworkSpec, NetworkSectionError> {
         let path = Path::new(&self.name);
-        let spec = if path.extension().is_some_and(|extension| extension == "toml") {
+        let spec = if zoo::names_file(&self.name) {
             NetworkSpec::from_file(path)?
         } else {
             zoo::build(&self.name, input.height, classes)?

@@ -65,7 +65,7 @@ impl NetworkArguments {
                 path.display()
             );
         }
-        if !is_file(path) {
+        if !(zoo::names_file(&self.network) || path.is_file()) {
             return Ok(zoo::build(&self.network, self.input.unwrap_or(32), classes.unwrap_or(100))?);
         }
         let spec =
@@ -80,10 +80,4 @@ impl NetworkArguments {
         draft.classes = classes.unwrap_or(draft.classes);
         NetworkSpec::new(draft).with_context(|| format!("{} does not fit other sizes", path.display()))
     }
-}
-
-/// Whether a network is meant as a TOML file, there or not. A name of the zoo may end with a file of cells.
-fn is_file(path: &Path) -> bool {
-    let is_name = path.to_str().is_some_and(|name| name.split(',').any(|option| option.contains("cells=")));
-    path.is_file() || (path.extension().is_some_and(|extension| extension == "toml") && !is_name)
 }

@@ -280,9 +280,9 @@ pub enum Rank {
 #[serde(rename_all = "kebab-case")]
 pub enum Choose {
     /// The last.
-    #[default]
     Last,
-    /// The one of the best accuracy (the authors' code).
+    /// The one of the best accuracy, as in the authors' code; the paper does not say.
+    #[default]
     Best,
 }
 

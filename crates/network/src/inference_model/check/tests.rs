@@ -165,6 +165,7 @@ fn shapes_are_computed_and_compared() {
 
 #[test]
 fn gates_that_make_no_sense_are_refused() {
+    type Change = dyn Fn(&mut Gate);
     let good = Gate {
         width: 19,
         shift: 7,
@@ -173,7 +174,7 @@ fn gates_that_make_no_sense_are_refused() {
         slopes: vec![3, 0, -5],
         mask: SiteMask::KeepAll,
     };
-    let with = |change: &dyn Fn(&mut Gate)| {
+    let with = |change: &Change| {
         let mut gate = good.clone();
         change(&mut gate);
         let mut outline = super::tests::good();
@@ -186,7 +187,7 @@ fn gates_that_make_no_sense_are_refused() {
     };
     assert_eq!(with(&|_| {}), Ok(()));
     assert_eq!(with(&|gate| gate.mask = SiteMask::Channels(Bits::collect([true, false]))), Ok(()));
-    let cases: [(&dyn Fn(&mut Gate), &str); 10] = [
+    let cases: [(&Change, &str); 10] = [
         (&|gate| gate.groups[0] = vec![0], "channel 2 stands in 0 groups"),
         (&|gate| gate.groups[0] = vec![2, 1], "channel 0 stands in 0 groups"),
         (&|gate| gate.groups[1] = vec![1, 2], "channel 2 stands in 2 groups"),

@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
     // A second look at the same body with a digest that matches, so that the fuzzer gets past it.
     let sealed = [bytes, blake3::hash(bytes).as_bytes()].concat();
     for candidate in [bytes, &sealed[..]] {
-        if let Ok(mask) = ActivationMask::from_bytes(candidate, &SPEC) {
+        if let Ok(mask) = ActivationMask::from_bytes(candidate, &*SPEC) {
             assert_eq!(mask.to_bytes(), candidate);
         }
     }

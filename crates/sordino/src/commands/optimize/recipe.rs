@@ -123,6 +123,7 @@ fn set_synthetic(recipe: &mut Recipe) {
     } else if let Some(OptimizeSection::Sphynx(section)) = &mut recipe.optimize {
         super::sphynx::shorten(section);
         recipe.training.schedule.learning_rate = super::sphynx::TRIAL_RATE;
+        set_epochs(recipe, super::sphynx::TRIAL_EPOCHS);
     } else {
         recipe.training.schedule.learning_rate = TRIAL_RATE;
     }

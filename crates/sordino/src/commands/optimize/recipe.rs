@@ -130,6 +130,7 @@ fn set_synthetic(recipe: &mut Recipe) {
         Some(OptimizeSection::Sphynx(section)) => {
             super::sphynx::shorten(section);
             recipe.training.schedule.learning_rate = super::sphynx::TRIAL_RATE;
+            set_epochs(recipe, super::sphynx::TRIAL_EPOCHS);
         }
         _ => recipe.training.schedule.learning_rate = TRIAL_RATE,
     }

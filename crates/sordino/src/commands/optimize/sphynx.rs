@@ -14,8 +14,10 @@ use crate::report::{Table, grouped, short};
 
 /// The rate of a first try's last training.
 pub(super) const TRIAL_RATE: f64 = 0.05;
-/// Its epochs of each search, and images of a step.
-const TRIAL_EPOCHS: u32 = 3;
+/// Epochs of that training.
+pub(super) const TRIAL_EPOCHS: u32 = 6;
+/// Epochs of each search, and images of a step.
+const SEARCH_EPOCHS: u32 = 3;
 const TRIAL_BATCH: usize = 50;
 /// Scores move faster where there are few steps.
 const TRIAL_SCORE_RATE: f64 = 0.02;
@@ -25,16 +27,16 @@ pub(super) fn shorten(section: &mut SphynxSection) {
     section.further.clear();
     let weights = WeightUpdates { learning_rate: TRIAL_RATE, ..WeightUpdates::default() };
     section.cell_search = CellSearch {
-        channels: 4,
+        channels: 2,
         depth: 3,
-        epochs: TRIAL_EPOCHS,
+        epochs: SEARCH_EPOCHS,
         batch: Some(TRIAL_BATCH),
         weights: Some(weights),
         score_rate: Some(TRIAL_SCORE_RATE),
         ..section.cell_search.clone()
     };
     section.location_search = LocationSearch {
-        epochs: TRIAL_EPOCHS,
+        epochs: SEARCH_EPOCHS,
         batch: TRIAL_BATCH,
         weights,
         score_rate: TRIAL_SCORE_RATE,

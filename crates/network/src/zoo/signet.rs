@@ -10,7 +10,7 @@
 //! ```
 //!
 //! A culled first stage is a run of linear layers, and such a run is one linear layer. A stem with a wider filter and a stride
-//! (`stem-filter=5,stem-stride=2`, three stages) takes its place at a fraction of the bytes, and a round trip less.
+//! (`stem-filter=5,stem-stride=2`, three stages) takes its place for fewer bytes and a round trip less.
 
 use super::name::Name;
 use super::{Parts, ZooError};

@@ -1,7 +1,7 @@
 //! Sphynx: cells by search, a size for the budget, reduce cells by search; what all of it decides without tensors.
 //!
 //! ```text
-//! section     what a recipe says: cells, locations, and how both are searched (Sphynx Tables 5 and 6)
+//! section     what a recipe says: networks, cells, locations; `searches`: how both are searched (Tables 5 and 6)
 //! scores      operation scores (theta) and the cells they stand for (appendix A)
 //! locations   which pairs of cells may reduce, and the scores (beta) that choose among them (Algorithm 1)
 //! log         what happened in a search, a line an epoch
@@ -14,6 +14,7 @@ mod locations;
 mod log;
 mod plan;
 mod scores;
+mod searches;
 mod section;
 
 pub use locations::{Drawn, LocationScores, candidates};
@@ -22,7 +23,8 @@ pub use log::{
 };
 pub use plan::{SphynxPlan, plan};
 pub use scores::{CellScores, EDGES_PER_NODE, edge_count, edges};
-pub use section::{
-    Candidates, CellSearch, CellsSource, Choose, FurtherNetwork, LocationSearch, LocationSource, Post,
-    Preprocess, Rank, SphynxSection, Strategy, UpdateOrder, WeightUpdates,
+pub use searches::{
+    Candidates, CellSearch, Choose, LocationSearch, Post, Preprocess, Rank, Strategy, UpdateOrder,
+    WeightUpdates,
 };
+pub use section::{CellsSource, FurtherNetwork, LocationSource, SphynxSection};

@@ -7,12 +7,14 @@
 //! OUT/trained       the network, and `trained-2` and so on for further ones, which learn side by side
 //! ```
 //!
+//! ```text
 //! network       the network under search; `cell` and `weights` are parts of it
 //! cells         its search (section 4.2, appendix A); `second_order`
 //! locations     the search of Algorithm 1; `branches` are its networks
 //! halves        the two halves of the images
 //! recorded      steps as CUDA graphs
 //! grid          every candidate trained for itself (Figure 5)
+//! ```
 
 mod branches;
 mod cell;

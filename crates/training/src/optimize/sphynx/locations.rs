@@ -155,8 +155,7 @@ impl<'a> LocationSearcher<'a> {
         stream.shuffle(&mut others);
         others.truncate(self.search.companions as usize);
         let slopes = self.branches.slopes(drawn.chosen, &others)?;
-        if let Some((_, slope)) = slopes.iter().find(|(_, slope)| !slope.is_finite()) {
-            debug_assert!(!slope.is_finite());
+        if slopes.iter().any(|(_, slope)| !slope.is_finite()) {
             return Err(LearnError::Diverged { epoch: self.state.epoch.into() }.into());
         }
         let gradient = self.scores.gradient(&drawn, temperature, &slopes);

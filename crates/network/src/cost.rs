@@ -17,7 +17,6 @@ use serde::Serialize;
 use crate::mask::ActivationMask;
 use crate::mask::SiteMask;
 use crate::shape::Shape;
-use crate::spec::{Grouping, SharedSigns};
 use crate::walk::{Network, Operation, Part, Place, Step, Walk};
 
 pub use counts::{Counts, LineCounts};
@@ -75,8 +74,8 @@ impl Cost {
             Operation::SharedSigns { site, signs } => {
                 cost.relus = mask.relu_count_at(*site);
                 let comparisons = walk.sites()[site.0].shape;
-                let channels = walk.shape(step.output).channels;
-                cost.gated_values = gated_values(signs, channels, comparisons, mask.site(*site));
+                let groups = signs.grouping.groups(walk.shape(step.output).channels);
+                cost.gated_values = gated_values(&groups, comparisons, mask.site(*site));
             }
             _ => {}
         }
@@ -156,18 +155,12 @@ pub const fn is_zero(value: &u64) -> bool {
     *value == 0
 }
 
-/// How many values follow the signs that a mask keeps.
-fn gated_values(signs: &SharedSigns, channels: usize, comparisons: Shape, mask: &SiteMask) -> u64 {
-    if let Grouping::Contiguous { values_per_sign } = signs.grouping {
-        return mask.relu_count(comparisons) * (values_per_sign as u64 - 1);
-    }
-    let followers = |(sign, group): (usize, Vec<usize>)| {
-        let pixels =
-            (0..comparisons.height).flat_map(|row| (0..comparisons.width).map(move |column| (row, column)));
-        let kept = pixels.filter(|(row, column)| mask.keeps(comparisons, sign, *row, *column)).count();
-        (kept * (group.len() - 1)) as u64
+/// How many values follow the signs that a mask keeps. `comparisons` has a channel for each group.
+pub(crate) fn gated_values(groups: &[Vec<usize>], comparisons: Shape, mask: &SiteMask) -> u64 {
+    let followers = |(sign, group): (usize, &Vec<usize>)| {
+        mask.kept_pixels(comparisons, sign) * (group.len() as u64).saturating_sub(1)
     };
-    signs.grouping.groups(channels).into_iter().enumerate().map(followers).sum()
+    groups.iter().enumerate().map(followers).sum()
 }
 
 fn by_place<K: PartialEq>(network: &dyn Network, key: impl Fn(Place) -> K) -> Vec<(K, Cost)> {

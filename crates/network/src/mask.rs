@@ -50,6 +50,19 @@ impl SiteMask {
         }
     }
 
+    /// How many ReLUs of one channel stay.
+    pub(crate) fn kept_pixels(&self, shape: Shape, channel: usize) -> u64 {
+        match self {
+            Self::KeepAll => shape.pixels(),
+            Self::DropAll => 0,
+            Self::Channels(bits) => u64::from(bits.get(channel)) * shape.pixels(),
+            Self::Pixels(bits) => {
+                let start = channel * shape.pixels() as usize;
+                (start..start + shape.pixels() as usize).filter(|place| bits.get(*place)).count() as u64
+            }
+        }
+    }
+
     /// How many bits a mask of this kind has at a site of this shape.
     pub(crate) fn bit_length(&self, shape: Shape) -> Option<usize> {
         match self {

@@ -21,7 +21,8 @@ pub use error::{SpecError, SpecFault, SpecFileError};
 pub use layer::{
     Branches, Conv, Edge, FactorizedReduce, FullyConnected, Group, Groups, Join, Layer, Pool, Split,
 };
-pub use signs::{Grouping, MAX_SLOPE, SLOPE_UNITS, SharedSigns, public_slope};
+pub use signs::{Grouping, MAX_SLOPE, MAX_VALUES_PER_SIGN, SLOPE_UNITS, SharedSigns, public_slope};
+pub(crate) use signs::{check_group_size, check_groups};
 
 /// The longest TOML text that is read as a spec.
 const MAX_FILE_BYTES: u64 = 4 << 20;

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use std::path::PathBuf;
+mod support;
+
 use std::process::{Command, Output};
 
 use serde_json::Value;
@@ -14,6 +15,8 @@ use sordino::recipes::array::Array;
 use sordino::recipes::checkpoint::{Arrays, Checkpoint, State};
 use sordino::recipes::data::{SyntheticSize, synthetic};
 use sordino::recipes::recipe::Recipe;
+
+use support::scratch::ScratchFolder;
 
 fn sordino(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sordino")).args(arguments).output().unwrap()
@@ -33,27 +36,6 @@ fn refusal(arguments: &[&str]) -> String {
     let output = sordino(arguments);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     String::from_utf8(output.stderr).unwrap()
-}
-
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("sordino-pareto-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn at(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// A run as training leaves it, with random weights and every third ReLU kept where it has a mask.
@@ -101,7 +83,7 @@ fn arrays_of(spec: &NetworkSpec, weights: &FloatWeights) -> Arrays {
 
 #[test]
 fn what_is_measured_later_joins_the_record_and_the_page() {
-    let scratch = Scratch::new("measured");
+    let scratch = ScratchFolder::new("measured");
     let (masked, full, model, page) =
         (scratch.at("runs/masked"), scratch.at("runs/full"), scratch.at("m.sordino"), scratch.at("p.html"));
     write_run(&masked, 0.8125, true);
@@ -168,7 +150,7 @@ fn shared_signs_stand_beside_relus_by_their_comparisons() {
 
 #[test]
 fn what_cannot_be_noted_is_refused() {
-    let scratch = Scratch::new("refused");
+    let scratch = ScratchFolder::new("refused");
     let (run, other, model) = (scratch.at("run"), scratch.at("other"), scratch.at("m.sordino"));
     write_run(&run, 0.5, false);
     write_run(&other, 0.5, true);
@@ -209,7 +191,7 @@ fn the_papers_tables_are_listed_without_a_trainer() {
 
 #[test]
 fn rows_become_recipes_that_can_be_used() {
-    let scratch = Scratch::new("recipes");
+    let scratch = ScratchFolder::new("recipes");
     let folder = scratch.at("recipes");
     let written = answer(&["reproduce", "snl-table-2", "--row", "49.9K", "--recipes", &folder]);
     let files: Vec<_> = written.lines().collect();

@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod support;
+
 use std::path::PathBuf;
 use std::process::{Command, Output};
+
+use support::scratch::ScratchFolder;
 
 const CELLS: &str = "normal = [\n  [{ op = \"skip\", from = 0 }, { op = \"conv3\", from = 1 }],\n  [{ op = \"dilated5\", \
                      from = 0 }, { op = \"average\", from = 2 }],\n]\nreduce = [\n  [{ op = \"conv3\", from = 0 }, { op = \
@@ -25,36 +29,9 @@ fn answer(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A folder for a test, removed at its end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("sordino-sphynx-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn at(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.0.join(name), text).unwrap();
-        self.at(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn cells_of_a_file_are_inspected_or_refused() {
-    let scratch = Scratch::new("cells");
+    let scratch = ScratchFolder::new("cells");
     let network = |file: &str| format!("sphynx:c=5,d=5,cells={file}");
     let good = scratch.write("good.toml", CELLS);
     let text = answer(&["inspect", &network(&good)]);
@@ -124,7 +101,7 @@ mod with_the_trainer {
 
     #[test]
     fn a_killed_search_goes_on_and_what_it_finds_runs_in_private() {
-        let scratch = Scratch::new("search");
+        let scratch = ScratchFolder::new("search");
         let recipe = scratch.write("small.toml", SMALL);
         let (whole, killed) = (scratch.at("whole"), scratch.at("killed"));
         let found: Value = serde_json::from_str(&answer(&arguments(&recipe, &whole))).unwrap();

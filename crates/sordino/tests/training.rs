@@ -2,8 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod support;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use support::scratch::ScratchFolder;
 
 fn sordino(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sordino")).args(arguments).output().unwrap()
@@ -16,36 +20,9 @@ fn refusal(arguments: &[&str]) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// A folder for a test, removed at its end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("sordino-training-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn at(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.0.join(name), text).unwrap();
-        self.at(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 #[test]
 fn a_folder_is_checked_before_anything_is_trained_on_it() {
-    let scratch = Scratch::new("data");
+    let scratch = ScratchFolder::new("data");
     let output = sordino(&["data", "check", &scratch.at("nothing")]);
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stdout).unwrap();
@@ -61,7 +38,7 @@ fn a_folder_is_checked_before_anything_is_trained_on_it() {
 
 #[test]
 fn a_report_needs_a_run_and_a_place() {
-    let scratch = Scratch::new("report");
+    let scratch = ScratchFolder::new("report");
     let text = refusal(&["report", &scratch.at("nothing")]);
     assert!(text.contains("expected the folder of a run or a log"), "{text}");
     scratch.write("log.jsonl", "");
@@ -73,7 +50,7 @@ fn a_report_needs_a_run_and_a_place() {
 
 #[test]
 fn an_empty_folder_is_no_checkpoint_to_freeze() {
-    let scratch = Scratch::new("freeze");
+    let scratch = ScratchFolder::new("freeze");
     let text = refusal(&["freeze", &scratch.at(""), "-o", &scratch.at("m.sordino")]);
     assert!(text.contains("holds no checkpoint"), "{text}");
     let text = refusal(&["freeze", "resnet18", "--accuracy-images", "5", "-o", &scratch.at("m.sordino")]);
@@ -115,7 +92,7 @@ mod with_the_trainer {
 
     #[test]
     fn the_quickstart_learns_and_freezes_without_loss() {
-        let scratch = Scratch::new("quickstart");
+        let scratch = ScratchFolder::new("quickstart");
         let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes/quickstart.toml");
         let run = scratch.at("run");
         let outcome = json(&[
@@ -154,7 +131,7 @@ mod with_the_trainer {
 
     #[test]
     fn an_interrupted_run_goes_on_to_the_same_bits() {
-        let scratch = Scratch::new("resume");
+        let scratch = ScratchFolder::new("resume");
         let whole = scratch.write("whole.toml", SHORT);
         train(&whole, &scratch.at("whole"), &[]);
         // A run that was killed after some epochs is one whose last checkpoint is of an earlier epoch.
@@ -184,7 +161,7 @@ mod with_the_trainer {
     /// On the synthetic shapes, with merged branches to be; the run says what it compares and gates, and is no model yet.
     #[test]
     fn a_network_with_shared_signs_learns_and_is_frozen() {
-        let scratch = Scratch::new("signs");
+        let scratch = ScratchFolder::new("signs");
         let name = "\"signet:signs=0+2+4,values=4,stream=4+8+8,depths=1+1+1,branches=yes\"";
         let text = SHORT.replace("\"hrn-2x5x3x:m=2\"\nthin = [1, 2]", name);
         let outcome = train(&scratch.write("signs.toml", &text), &scratch.at("run"), &[]);
@@ -208,7 +185,7 @@ mod with_the_trainer {
     /// Two students of one teacher, with other networks, rates, losses and averages: their bits are those of lonely runs.
     #[test]
     fn recipes_trained_together_become_what_they_become_alone() {
-        let scratch = Scratch::new("together");
+        let scratch = ScratchFolder::new("together");
         let teacher = scratch.write("teacher.toml", &SHORT.replace("epochs = 4", "epochs = 1"));
         train(&teacher, &scratch.at("teacher"), &[]);
         let taught = format!(
@@ -244,7 +221,7 @@ mod with_the_trainer {
     /// One network learns so fast that its loss is no number any more; the other learns on.
     #[test]
     fn a_run_that_fails_does_not_end_those_beside_it() {
-        let scratch = Scratch::new("beside");
+        let scratch = ScratchFolder::new("beside");
         let plain = SHORT.replace("ema = 0.9\n", "");
         let fast = format!("{plain}schedule = {{ kind = \"constant\", learning_rate = 100.0 }}\n")
             .replace("nesterov = true", "weight_decay = 1.0");
@@ -259,7 +236,7 @@ mod with_the_trainer {
 
     #[test]
     fn bad_input_is_refused_and_leaves_nothing() {
-        let scratch = Scratch::new("bad");
+        let scratch = ScratchFolder::new("bad");
         let out = scratch.at("run");
         let refused = |text: &str| {
             refusal(&["train", &scratch.write("r.toml", text), "--out", &out, "--device", "cpu"])
@@ -280,7 +257,7 @@ mod with_the_trainer {
 
     #[test]
     fn a_teacher_of_other_classes_is_refused() {
-        let scratch = Scratch::new("teacher");
+        let scratch = ScratchFolder::new("teacher");
         let recipe = scratch.write("teacher.toml", &SHORT.replace("epochs = 4", "epochs = 1"));
         train(&recipe, &scratch.at("teacher"), &[]);
         // The same images with two classes less.

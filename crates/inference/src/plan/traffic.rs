@@ -2,6 +2,7 @@
 
 use crypto::he::{Halves, LinearAnswer, LinearRequest, SecondHalves};
 use crypto::ot::Depth;
+use network::cost::Counts;
 use network::walk::StepId;
 
 use super::{Plan, PlannedMessage};
@@ -43,6 +44,13 @@ pub struct LayerTraffic {
     pub online: u64,
     /// Of the bytes above, those for positions without ReLU.
     pub truncation: u64,
+}
+
+impl LayerTraffic {
+    /// What it compares and gates.
+    pub fn counts(&self) -> Counts {
+        Counts { comparisons: self.relus, gated_values: self.gated_values }
+    }
 }
 
 impl PlannedTraffic {

@@ -30,9 +30,7 @@ impl Counts {
     pub fn noun(self) -> &'static str {
         if self.shares_signs() { "comparisons" } else { "ReLUs" }
     }
-}
 
-impl Counts {
     /// The form of one line of a network that shares signs somewhere, or nowhere.
     pub fn line(self, shares_signs: bool) -> LineCounts {
         let Self { comparisons, gated_values } = self;

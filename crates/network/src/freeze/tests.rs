@@ -123,9 +123,8 @@ fn check_one(spec: &NetworkSpec, mask: Option<&ActivationMask>, options: &Freeze
     let relus = mask.map_or_else(|| crate::cost::Cost::of(spec).relus, ActivationMask::relu_count);
     assert_eq!(outline.relu_count(), relus, "{name}");
     let whole = ActivationMask::keep_all(spec);
-    let (walk, mask_or_whole) = (spec.walk(), mask.unwrap_or(&whole));
-    let gated = |step| crate::cost::Cost::of_masked_step(walk, step, mask_or_whole).gated_values;
-    assert_eq!(outline.gated_value_count(), walk.steps().iter().map(gated).sum::<u64>(), "{name}");
+    let cost = crate::cost::Cost::masked(spec, mask.unwrap_or(&whole));
+    assert_eq!(outline.counts(), cost.counts(), "{name}");
     let (error, classes) = compare(spec, &weights, mask, &model);
     assert!(
         error < demand.error && classes >= demand.classes,

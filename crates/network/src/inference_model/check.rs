@@ -8,7 +8,7 @@ mod fault;
 use super::{Gate, LinearGeometry, MAX_RING_BITS, ModelError, ModelOperation, ModelOutline, ModelStep};
 use crate::mask::SiteMask;
 use crate::shape::Shape;
-use crate::spec::Pool;
+use crate::spec::{Pool, check_groups};
 use crate::walk::{ConvGeometry, ValueId};
 
 pub use fault::{OutlineFault, StepFault};
@@ -275,21 +275,7 @@ fn check_mask(mask: &SiteMask, shape: Shape) -> Outcome<()> {
 }
 
 fn check_gate(gate: &Gate, values: Shape) -> Outcome<()> {
-    let mut counts = vec![0_usize; values.channels];
-    for group in &gate.groups {
-        if !(1..=Gate::MOST_VALUES_PER_SIGN).contains(&group.len()) {
-            return Err(StepFault::GroupSize { came: group.len() });
-        }
-        for &channel in group {
-            let Some(count) = counts.get_mut(channel) else {
-                return Err(StepFault::Group { channel, groups: 1, channels: values.channels });
-            };
-            *count += 1;
-        }
-    }
-    if let Some(channel) = counts.iter().position(|count| *count != 1) {
-        return Err(StepFault::Group { channel, groups: counts[channel], channels: values.channels });
-    }
+    check_groups(&gate.groups, values.channels).map_err(|fault| StepFault::Groups(Box::new(fault)))?;
     if !gate.slopes.is_empty() {
         counted("slopes", values.channels, gate.slopes.len())?;
     }

@@ -1,6 +1,7 @@
 //! Gates: values that pass by a sign which they share.
 
 use super::ModelOperation;
+use crate::cost::gated_values;
 use crate::mask::SiteMask;
 use crate::shape::Shape;
 
@@ -25,8 +26,6 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// The most values that a sign decides over.
-    pub const MOST_VALUES_PER_SIGN: usize = 64;
     /// The most fraction bits of slopes.
     pub const MOST_SLOPE_BITS: u32 = 4;
 
@@ -42,13 +41,7 @@ impl Gate {
 
     /// How many values follow the signs of others.
     pub fn gated_value_count(&self, values: Shape) -> u64 {
-        let followers =
-            |(sign, group): (usize, &Vec<usize>)| self.kept_pixels(values, sign) * (group.len() as u64 - 1);
-        self.groups.iter().enumerate().map(followers).sum()
-    }
-
-    fn kept_pixels(&self, values: Shape, sign: usize) -> u64 {
-        (0..values.pixels() as usize).filter(|pixel| self.keeps(values, sign, *pixel)).count() as u64
+        gated_values(&self.groups, self.comparisons(values), &self.mask)
     }
 
     /// Whether a sign is computed at a pixel.

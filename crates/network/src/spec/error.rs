@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::MAX_VALUES_PER_SIGN;
 use crate::shape::{MAX_CHANNELS, MAX_SIDE, Shape};
 
 /// A spec whose shapes do not fit: the place and the reason.
@@ -90,6 +91,12 @@ pub enum SpecFault {
         channels: usize,
         /// Channels of a group.
         values_per_sign: usize,
+    },
+    /// A sign for more channels than can share one.
+    #[error("a group has {came} channels; at most {MAX_VALUES_PER_SIGN} share a sign, make more groups")]
+    SignGroupSize {
+        /// Channels of the group.
+        came: usize,
     },
     /// A group of shared signs names a channel that is not there.
     #[error("a group names channel {channel}; the input has channels 0 to {last}")]

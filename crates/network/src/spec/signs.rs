@@ -6,11 +6,16 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::SpecFault;
+
 /// Slopes are public numbers of a frozen model: multiples of one over this.
 pub const SLOPE_UNITS: f32 = 16.0;
 
 /// The largest slope, and the negative of the smallest.
 pub const MAX_SLOPE: f32 = 127.0 / SLOPE_UNITS;
+
+/// The most channels that share a sign: as many values as the protocol multiplies by one bit.
+pub const MAX_VALUES_PER_SIGN: usize = 64;
 
 /// The slope that is nearest to a learned number; ties go to the even multiple. What is no number stays none.
 pub fn public_slope(learned: f32) -> f32 {
@@ -66,6 +71,31 @@ impl Grouping {
             Self::Contiguous { values_per_sign } => channels / values_per_sign,
             Self::Listed(groups) => groups.len(),
         }
+    }
+}
+
+/// Whether groups are small enough and every channel stands in one of them.
+pub(crate) fn check_groups(groups: &[Vec<usize>], channels: usize) -> Result<(), SpecFault> {
+    let last = channels - 1;
+    let mut counts = vec![0; channels];
+    for group in groups {
+        check_group_size(group.len())?;
+        for &channel in group {
+            *counts.get_mut(channel).ok_or(SpecFault::NoSuchChannel { channel, last })? += 1;
+        }
+    }
+    match counts.iter().position(|count| *count != 1) {
+        None => Ok(()),
+        Some(channel) => Err(SpecFault::ChannelGroups { channel, groups: counts[channel], last }),
+    }
+}
+
+/// Whether so many channels may share a sign.
+pub(crate) fn check_group_size(came: usize) -> Result<(), SpecFault> {
+    match came {
+        0 => Err(SpecFault::Empty { what: "a group of shared signs" }),
+        1..=MAX_VALUES_PER_SIGN => Ok(()),
+        _ => Err(SpecFault::SignGroupSize { came }),
     }
 }
 
@@ -151,6 +181,7 @@ mod tests {
             ("groups = [[0, 1, 2], [2, 3, 4, 5]]", "channel 2 stands in 2 groups"),
             ("groups = [[0, 1, 2], [3, 4, 5, 6]]", "a group names channel 6; the input has channels 0 to 5"),
             ("groups = [[0, 1, 2, 3, 4, 5], []]", "a group of shared signs is empty"),
+            ("values_per_sign = 65", "a group has 65 channels; at most 64 share a sign"),
             ("slopes = true", "either `values_per_sign` or `groups`"),
             ("values_per_sign = 2, groups = [[0]]", "and not both"),
             ("values_per_sign = 2, slope = true", "unknown field `slope`"),

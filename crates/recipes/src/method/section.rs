@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use network::spec::MAX_VALUES_PER_SIGN;
 use serde::{Deserialize, Serialize};
 
 use super::sphynx::SphynxSection;
@@ -251,8 +252,8 @@ pub struct SharedSignsSection {
 impl SharedSignsSection {
     fn out_of_range(&self) -> Option<(&'static str, String, &'static str)> {
         let values = self.values_per_sign.unwrap_or(1);
-        if !(1..=MAX_VALUES).contains(&values) {
-            return Some(("optimize.values_per_sign", values.to_string(), "1 to 256"));
+        if !(1..=MAX_VALUES_PER_SIGN as u64).contains(&values) {
+            return Some(("optimize.values_per_sign", values.to_string(), "1 to 64"));
         }
         if self.grouping_epochs == Some(0) {
             return Some(("optimize.grouping_epochs", "0".to_owned(), "1 or more"));
@@ -278,9 +279,6 @@ impl SharedSignsSection {
 fn is_neighbors(rule: &GroupingRule) -> bool {
     *rule == GroupingRule::Neighbors
 }
-
-/// More values than this behind one sign are a typing mistake.
-const MAX_VALUES: u64 = 256;
 
 fn teacher_network() -> String {
     "resnet18".to_owned()

@@ -5,6 +5,7 @@ use super::{
 };
 use crate::inference_model::Gate;
 use crate::shape::Shape;
+use crate::spec::SpecFault;
 
 /// What can be wrong with an outline as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -120,24 +121,9 @@ pub enum StepFault {
         /// How many came.
         came: usize,
     },
-    /// A group of shared signs that no gate takes.
-    #[error("a group has {came} channels; from 1 to {} share a sign", Gate::MOST_VALUES_PER_SIGN)]
-    GroupSize {
-        /// How many.
-        came: usize,
-    },
-    /// A channel that is not in one group.
-    #[error(
-        "channel {channel} stands in {groups} groups; each of {channels} channels, counted from 0, stands in one"
-    )]
-    Group {
-        /// The channel.
-        channel: usize,
-        /// In how many it stands.
-        groups: usize,
-        /// How many channels there are.
-        channels: usize,
-    },
+    /// Groups of shared signs that do not fit.
+    #[error("{0}")]
+    Groups(Box<SpecFault>),
     /// Slopes that are too fine, or fraction bits of none.
     #[error(
         "its slopes have {bits} fraction bits; with slopes at most {}, without none",

@@ -191,9 +191,9 @@ fn gates_that_make_no_sense_are_refused() {
         (&|gate| gate.groups[0] = vec![0], "channel 2 stands in 0 groups"),
         (&|gate| gate.groups[0] = vec![2, 1], "channel 0 stands in 0 groups"),
         (&|gate| gate.groups[1] = vec![1, 2], "channel 2 stands in 2 groups"),
-        (&|gate| gate.groups[1] = vec![1, 3], "channel 3 stands in 1 groups; each of 3 channels"),
-        (&|gate| gate.groups.push(Vec::new()), "a group has 0 channels; from 1 to 64"),
-        (&|gate| gate.groups.push(vec![0; 65]), "a group has 65 channels"),
+        (&|gate| gate.groups[1] = vec![1, 3], "a group names channel 3; the input has channels 0 to 2"),
+        (&|gate| gate.groups.push(Vec::new()), "a group of shared signs is empty"),
+        (&|gate| gate.groups.push(vec![0; 65]), "a group has 65 channels; at most 64"),
         (&|gate| gate.slopes = vec![1], "it has 1 slopes, expected are 3"),
         (&|gate| gate.slope_bits = 5, "its slopes have 5 fraction bits"),
         (

@@ -2,7 +2,7 @@
 
 use super::super::{Operation, ValueId};
 use super::{Builder, Outcome, at_least_one};
-use crate::spec::{Grouping, SharedSigns, SpecFault};
+use crate::spec::{Grouping, SharedSigns, SpecFault, check_group_size, check_groups};
 
 impl Builder {
     pub(super) fn shared_signs(&mut self, signs: &SharedSigns, input: ValueId) -> Outcome<ValueId> {
@@ -18,26 +18,12 @@ fn check(grouping: &Grouping, channels: usize) -> Outcome<()> {
         Grouping::Contiguous { values_per_sign } => {
             let values_per_sign = *values_per_sign;
             at_least_one("the number of values per sign", values_per_sign)?;
+            check_group_size(values_per_sign)?;
             match channels.is_multiple_of(values_per_sign) {
                 true => Ok(()),
                 false => Err(SpecFault::SignGroups { channels, values_per_sign }),
             }
         }
-        Grouping::Listed(groups) => {
-            let last = channels - 1;
-            let mut counts = vec![0; channels];
-            for group in groups {
-                if group.is_empty() {
-                    return Err(SpecFault::Empty { what: "a group of shared signs" });
-                }
-                for &channel in group {
-                    *counts.get_mut(channel).ok_or(SpecFault::NoSuchChannel { channel, last })? += 1;
-                }
-            }
-            match counts.iter().position(|count| *count != 1) {
-                None => Ok(()),
-                Some(channel) => Err(SpecFault::ChannelGroups { channel, groups: counts[channel], last }),
-            }
-        }
+        Grouping::Listed(groups) => check_groups(groups, channels),
     }
 }

@@ -241,11 +241,11 @@ impl From<PlannedRing> for HeLine {
 
 impl Layer {
     fn new(traffic: LayerTraffic, plan: &Plan, shares_signs: bool) -> Self {
-        let counts = Counts { comparisons: traffic.relus, gated_values: traffic.gated_values };
+        let counts = traffic.counts().line(shares_signs);
         let job = plan.linear().iter().find(|job| job.step == traffic.step);
         Self {
             name: traffic.name,
-            counts: counts.line(shares_signs),
+            counts,
             linearized: traffic.linearized,
             offline_bytes: traffic.homomorphic + traffic.nonlinear_offline,
             online_bytes: traffic.online,

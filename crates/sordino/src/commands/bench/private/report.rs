@@ -310,9 +310,8 @@ impl Predicted {
 
 impl LayerReport {
     fn new(layer: LayerTraffic, shares_signs: bool) -> Self {
-        let counts = Counts { comparisons: layer.relus, gated_values: layer.gated_values };
         Self {
-            counts: counts.line(shares_signs),
+            counts: layer.counts().line(shares_signs),
             name: layer.name,
             linearized: layer.linearized,
             he_bytes: layer.homomorphic,

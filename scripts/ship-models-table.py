@@ -28,27 +28,43 @@ def percent(part):
     return f"{100 * part:.2f}%"
 
 
+def recipe(name):
+    """Of its own, or one of a frontier's, which are named without the data."""
+    own = Path(f"recipes/{name}.toml")
+    return own if own.exists() else Path(f"recipes/frontier/{name.removesuffix('-cifar100')}.toml")
+
+
 def seed(name):
-    found = re.search(r"^seed\s*=\s*(\d+)", Path(f"recipes/{name}.toml").read_text(), re.MULTILINE)
+    found = re.search(r"^seed\s*=\s*(\d+)", recipe(name).read_text(), re.MULTILINE)
     return found.group(1) if found else "1"
+
+
+def comparisons(demo):
+    return demo["relus"] if "relus" in demo else demo["comparisons"]
+
+
+def counts(demo):
+    if "relus" in demo:
+        return f"{demo['relus']:,} ReLUs of {demo['relus_of']:,}"
+    return f"{demo['comparisons']:,} comparisons, {demo['gated_values']:,} gated values"
 
 
 def accuracy_row(name, demo):
     frozen = read(f"models/{name}.frozen.json")
     accuracy = frozen["accuracy"]
     trained = accuracy.get("measured_in_training", {}).get("test")
-    parts = [trained, accuracy["float"], accuracy.get("integer"), accuracy.get("private_rounding")]
+    parts = [trained, accuracy.get("float"), accuracy.get("integer"), accuracy.get("private_rounding")]
     size = Path(f"models/{name}.sordino").stat().st_size
     right = sum(image["class"] == image["expected"] for image in demo["images"])
     cells = [
         f"`{name}.sordino`",
         f"{size / 1e6:.2f} MB",
         f"`{frozen['network']}`",
-        f"{demo['relus']:,} of {demo['relus_of']:,}",
+        counts(demo),
         " / ".join(percent(part) if part else "-" for part in parts),
         f"{accuracy.get('overflows', '-')}",
         f"{right} of {len(demo['images'])}",
-        f"`recipes/{name}.toml`, seed {seed(name)}",
+        f"`{recipe(name)}`, seed {seed(name)}",
     ]
     if accuracy["images"] != 10_000:
         sys.exit(f"{name} was tried on {accuracy['images']} images; the table is of all 10,000")
@@ -64,7 +80,7 @@ def latency_row(name, bench, demo):
         f"{1000 * bench['online']['wall_s']:.0f} ms",
         f"{bench['offline']['wall_s']:.2f} s",
         f"{megabytes['online']:.0f} / {megabytes['offline']:.0f}",
-        PAPER.get(demo["relus"], "-"),
+        PAPER.get(demo.get("relus"), "-"),
     ]
     return "| " + " | ".join(cells) + " |"
 
@@ -80,13 +96,14 @@ def replace(text, mark, lines):
 def main(measured):
     demos = {path.name.split(".")[0]: read(path) for path in Path(measured).glob("*.demo.json")}
     benches = {path.name.split(".")[0]: read(path) for path in Path(measured).glob("*.bench.json")}
-    names = sorted(demos, key=lambda name: demos[name]["relus"])
+    names = sorted(demos, key=lambda name: (comparisons(demos[name]), name))
     for name in names:
         keep_what_matters(name)
-        if not all(image["equal_to_plaintext"] for image in demos[name]["images"]):
+        # Where signs are shared, a last place may decide for a whole group.
+        if "relus" in demos[name] and not all(image["equal_to_plaintext"] for image in demos[name]["images"]):
             sys.exit(f"{name}: an answer differs from the one in the clear")
     accuracy = [
-        "| file | size | network | ReLUs | CIFAR-100 test accuracy: trained (bf16) / float / frozen / rounded by shares | overflows | photographs | recipe |",
+        "| file | size | network | comparisons | CIFAR-100 test accuracy: trained (bf16) / float / frozen / rounded by shares | overflows | photographs | recipe |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
         *[accuracy_row(name, demos[name]) for name in names],
     ]

@@ -75,10 +75,9 @@ impl ShippedModel {
 
     fn path(wanted: &str) -> anyhow::Result<PathBuf> {
         let beside = [Path::new("models"), Path::new(MODELS)].into_iter().flat_map(|folder| {
-            [
-                folder.join(format!("{wanted}.sordino")),
-                folder.join(format!("hybrenet-{wanted}-cifar100.sordino")),
-            ]
+            let named = |name: String| folder.join(name + ".sordino");
+            let short = ["hybrenet", "signet"].map(|family| format!("{family}-{wanted}-cifar100"));
+            std::iter::once(wanted.to_owned()).chain(short).map(named).collect::<Vec<_>>()
         });
         match std::iter::once(PathBuf::from(wanted)).chain(beside).find(|path| path.is_file()) {
             Some(path) => Ok(path),
@@ -116,6 +115,9 @@ mod tests {
         let by_file = ShippedModel::find(&file).unwrap();
         let by_name = ShippedModel::find("hybrenet-26k-cifar100").unwrap();
         assert!(by_file.name == by_name.name && by_file.bytes == by_name.bytes);
+        for (short, name) in [("52k", "hybrenet-52k-cifar100"), ("lean", "signet-lean-cifar100")] {
+            assert_eq!(ShippedModel::find(short).unwrap().name, name);
+        }
         let refusal = ShippedModel::find("7k").err().unwrap().to_string();
         assert!(refusal.contains("no model called \"7k\"") && refusal.contains("26k is inside"), "{refusal}");
     }

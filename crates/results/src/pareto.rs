@@ -5,6 +5,7 @@
 //! fronts    who is beaten; measurements only by others of the same setting and version of the protocol
 //! detail    layers before and after, and masks (SNL Fig. 4), from a run's checkpoint or a record's recipe and mask
 //! charts    accuracy against what users pay
+//! seeds     mean and deviation over the seeds of one recipe
 //! scatter   points over a logarithmic axis
 //! picture   bars and masks
 //! page      the page: self-contained, light and dark, sortable with a few lines of script, complete without it
@@ -18,6 +19,7 @@ mod fronts;
 mod page;
 mod picture;
 mod scatter;
+mod seeds;
 mod table;
 
 use recipes::checkpoint::CheckpointError;
@@ -30,6 +32,7 @@ use crate::{ResultRecord, RunRecord};
 pub use detail::{Detail, LayerRelus, MaskPicture};
 pub use fronts::PrivateFront;
 pub use page::page;
+pub use seeds::SeedsLine;
 
 /// One result.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -203,6 +203,7 @@ pub(crate) mod tests {
             link: link.to_owned(),
             threads: 1,
             processor: "a processor".to_owned(),
+            work_s: Default::default(),
             repeat: 3,
             digest: digest.to_owned(),
         }

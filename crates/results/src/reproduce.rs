@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! deepreduce.toml  snl.toml  deepreshape.toml  sphynx.toml   what is printed where, and the network that it is printed for
+//! rivals.toml                                   what is printed for methods that are not here
 //! measured.toml                                 what we measured, with command, recipe, seed and date
 //! entry      a table or figure, row by row
 //! resolve    rows become recipes, by way of those in `recipes/`
@@ -13,6 +14,7 @@
 mod entry;
 mod predict;
 mod resolve;
+mod rivals;
 
 use std::sync::OnceLock;
 
@@ -21,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use recipes::data::DataKind;
 
 pub use entry::{Entry, Printed, ReproduceError, Row, RowTraining, SearchChanges, Teacher, Way};
+pub use rivals::Instead;
 
 /// One paper.
 #[derive(Clone, Debug, Deserialize)]
@@ -74,14 +77,17 @@ struct MeasuredFile {
 /// A point that a paper prints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PublishedPoint {
-    /// Of which paper.
+    /// Of which paper or method.
     pub paper: String,
     /// In which table.
     pub place: String,
     /// Which row.
     pub row: String,
-    /// Trained how.
-    pub way: Way,
+    /// Trained how, where it can be trained here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub way: Option<Way>,
+    /// What takes the place of a dropped ReLU.
+    pub instead: Instead,
     /// ReLUs, as printed.
     pub printed_relus: String,
     /// The same as a number.
@@ -90,6 +96,18 @@ pub struct PublishedPoint {
     pub accuracy: f64,
     /// Seconds, as printed.
     pub latency: Option<f64>,
+}
+
+impl PublishedPoint {
+    /// How it was trained, or what it pays beside its ReLUs.
+    pub(crate) fn training(&self) -> &'static str {
+        match (self.way, self.instead) {
+            (Some(way), _) => way.title(),
+            (None, Instead::Identity) => "the authors'",
+            (None, Instead::Nothing) => "the authors'; channels go with their ReLUs",
+            (None, Instead::Polynomial) => "the authors'; polynomials for dropped ReLUs, not counted",
+        }
+    }
 }
 
 /// The papers.
@@ -151,7 +169,7 @@ const FRONTS: [&str; 11] = [
     "sphynx-table-15",
 ];
 
-/// The points of the papers' fronts on a data set; of a row with several trainings the best.
+/// The points of the papers' fronts on a data set, of a row with several trainings the best; then those of other methods.
 pub fn published(data: DataKind) -> Vec<PublishedPoint> {
     let mut points = Vec::new();
     for (paper, entry) in entries().filter(|(_, entry)| FRONTS.contains(&entry.id.as_str())) {
@@ -162,7 +180,8 @@ pub fn published(data: DataKind) -> Vec<PublishedPoint> {
                 paper: paper.paper.clone(),
                 place: entry.place.clone(),
                 row: row.row.clone(),
-                way: *way,
+                way: Some(*way),
+                instead: Instead::Identity,
                 printed_relus: printed.text().to_owned(),
                 relus: printed.value(),
                 accuracy: *accuracy,
@@ -170,6 +189,7 @@ pub fn published(data: DataKind) -> Vec<PublishedPoint> {
             });
         }
     }
+    points.extend(rivals::points(data));
     points
 }
 
@@ -309,7 +329,7 @@ mod tests {
         };
         assert_eq!(
             (point("DeepReShape", "52.2K").accuracy, point("DeepReShape", "52.2K").way),
-            (77.14, Way::Dkd)
+            (77.14, Some(Way::Dkd))
         );
         assert_eq!((point("SNL", "49.9K").accuracy, point("SNL", "49.9K").latency), (73.75, Some(1.066)));
         assert_eq!(point("DeepReDuce", "28.67K").relus, 28_670);
@@ -318,5 +338,11 @@ mod tests {
             (69.57, Some(5.120))
         );
         assert!(published(DataKind::Synthetic).is_empty());
+        let senet: Vec<_> = points.iter().filter(|point| point.paper == "SENet").collect();
+        assert!(senet.len() == 8 && senet.iter().all(|point| point.way.is_none() && point.instead.is_free()));
+        assert!(!point("AutoReP", "12.9K").instead.is_free());
+        // A rival is none of the papers whose rows can be trained here.
+        let own = |name: &str| papers().iter().any(|paper| paper.paper == name);
+        assert!(points.iter().all(|point| own(&point.paper) == point.way.is_some()));
     }
 }

@@ -132,7 +132,7 @@ fn a_typo_gets_the_nearest_name() {
 
 #[test]
 fn refusals_say_what_was_expected() {
-    let cases: [(&[&str], &str); 17] = [
+    let cases: [(&[&str], &str); 19] = [
         (&["inspect", "resnet18", "--cull", "5"], "stages 1 to 4"),
         (&["inspect", "resnet18", "--cull", "2", "--thin", "2"], "both culled and thinned"),
         (&["inspect", "resnet18", "--width", "nan"], "above 0"),
@@ -145,6 +145,11 @@ fn refusals_say_what_was_expected() {
         (&["design", "hybrenet", "--through", "depth", "--criticality", "3,2,4,1,5"], "3 or 4 stages"),
         (&["design", "sphynx", "--budget", "18446744073709551615", "--input", "2147483648"], "3x2147483648x"),
         (&["design", "sphynx", "--budget", "50000", "--input", "0"], "3x0x0"),
+        (
+            &["design", "capacity", "--first", "5", "--second", "0", "--budget", "1"],
+            "both hidden layers need neurons",
+        ),
+        (&["design", "capacity", "--first", "5", "--second", "4", "--budget", "10"], "only 9 neurons"),
         (&["inspect", "resnet6", "--reuse", "4"], "no ReLU layer that could be reused"),
         (&["inspect", "darts", "--reuse", "4"], "cannot reuse ReLUs"),
         (&["inspect", "signet", "--reuse", "4"], "shares signs between channels"),
@@ -271,6 +276,11 @@ fn design_answers_the_papers_questions() {
     assert_eq!(listed.as_array().unwrap().len(), 15);
     assert_eq!(json(&["design", "sphynx", "--budget", "50000", "--json"]).as_array().unwrap().len(), 5);
     assert!(stdout(&["design", "hybrenet", "--through", "depth"]).contains("1+3+7+9"));
+    // SNL's example: of 10,000 ReLUs, 15% of the first layer and half of the second.
+    let layers = ["design", "capacity", "--first", "50000", "--second", "5000", "--budget"];
+    let kept = &json(&[&layers[..], &["10000", "--json"]].concat())["kept"];
+    assert_eq!((&kept[0]["first"], &kept[0]["second"]), (&7500.into(), &2500.into()));
+    assert!(kept[0]["linearized"].as_f64() > kept[1]["linearized"].as_f64());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The three charts: accuracy against comparisons, against measured online time, against bytes in all.
+//! The charts: accuracy against comparisons, against measured online time, against bytes in all, against multiply-adds.
 
 use super::scatter::{Mark, Scatter, Series};
 use super::{Group, PrivateFront};
@@ -61,6 +61,31 @@ pub(super) fn against_total_bytes(group: &Group) -> Option<String> {
     Some(scatter.svg())
 }
 
+/// What the server computes, and most of what homomorphic encryption costs. The papers' points come without.
+pub(super) fn against_multiply_adds(group: &Group) -> String {
+    let mut marks: Vec<Mark> = group
+        .points
+        .iter()
+        .map(|point| {
+            let (record, accuracy) = (&point.record, point.record.accuracy().0);
+            let title =
+                format!("{}: {:.1}M multiply-adds, {accuracy:.2}%", record.title, record.macs as f64 / 1e6);
+            Mark {
+                x: record.macs as f64,
+                y: accuracy,
+                label: point.number.to_string(),
+                title,
+                on_front: false,
+            }
+        })
+        .collect();
+    find_front(&mut marks);
+    let name = "ours, numbered as in the table; pale where beaten".to_owned();
+    let series = vec![Series { name, color: 0, is_ours: true, marks }];
+    let x_text = |value: f64| format!("{}M", value / 1e6);
+    Scatter { x_title: "multiply-adds".to_owned(), y_title: "accuracy, %".to_owned(), x_text, series }.svg()
+}
+
 /// `5.4`.
 pub(super) fn megabytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / 1e6)
@@ -90,24 +115,44 @@ fn our_series(
     (!settings.is_empty()).then(|| settings.iter().enumerate().map(series).collect())
 }
 
-/// One series for each paper, with its own front.
+/// One series for each paper, with its own front, and two for other methods: those that count all they pay, and those that pay
+/// for polynomials beside.
 fn papers_series(points: &[PublishedPoint], x: fn(&PublishedPoint) -> Option<f64>) -> Vec<Series> {
-    let mut series: Vec<Series> = Vec::new();
-    for (index, paper) in reproduce::papers().iter().enumerate() {
-        let own: Vec<&PublishedPoint> = points.iter().filter(|point| point.paper == paper.paper).collect();
-        let mark = |point: &&PublishedPoint| {
-            let title = format!(
-                "{}, {}: {}, {} ReLUs, {}%",
-                point.paper, point.place, point.row, point.printed_relus, point.accuracy
-            );
-            Some(Mark { x: x(point)?, y: point.accuracy, label: String::new(), title, on_front: false })
-        };
-        let mut marks: Vec<Mark> = own.iter().filter_map(mark).collect();
-        find_front(&mut marks);
-        let name = format!("{}, as printed", paper.paper);
-        series.push(Series { name, color: index + 1, is_ours: false, marks });
+    let papers = reproduce::papers();
+    let mut series: Vec<Series> = Vec::with_capacity(papers.len() + OTHERS.len());
+    for (index, paper) in papers.iter().enumerate() {
+        let own = points.iter().filter(|point| point.paper == paper.paper);
+        series.push(printed_series(format!("{}, as printed", paper.paper), index + 1, own, x));
+    }
+    for (name, color, is_free) in OTHERS {
+        let others = points.iter().filter(|point| point.way.is_none() && point.instead.is_free() == is_free);
+        series.push(printed_series(name.to_owned(), color, others, x));
     }
     series
+}
+
+/// Other methods: name, color, whether a dropped ReLU is free.
+const OTHERS: [(&str, usize, bool); 2] = [
+    ("SENet, CryptoNAS, channel pruning, as printed", 8, true),
+    ("DELPHI, AutoReP, as printed: a polynomial, not counted, for each dropped ReLU", 9, false),
+];
+
+fn printed_series<'a>(
+    name: String,
+    color: usize,
+    points: impl Iterator<Item = &'a PublishedPoint>,
+    x: fn(&PublishedPoint) -> Option<f64>,
+) -> Series {
+    let mark = |point: &PublishedPoint| {
+        let title = format!(
+            "{}, {}: {}, {} ReLUs, {}%",
+            point.paper, point.place, point.row, point.printed_relus, point.accuracy
+        );
+        Some(Mark { x: x(point)?, y: point.accuracy, label: String::new(), title, on_front: false })
+    };
+    let mut marks: Vec<Mark> = points.filter_map(mark).collect();
+    find_front(&mut marks);
+    Series { name, color, is_ours: false, marks }
 }
 
 /// Tells each mark whether no other is both as far left and as high.

@@ -2,9 +2,9 @@
 
 use askama::Template;
 
-use super::charts::{against_comparisons, against_online_time, against_total_bytes};
+use super::charts::{against_comparisons, against_multiply_adds, against_online_time, against_total_bytes};
 use super::table::{NOT_MEASURED, Row, columns, row};
-use super::{Group, Point};
+use super::{Group, Point, SeedsLine};
 use crate::reproduce::{self, Paper, PublishedPoint};
 
 /// The page. Well-formed, and loads nothing from anywhere.
@@ -33,6 +33,9 @@ struct Section<'a> {
     /// Nothing where nothing was measured.
     against_online_time: Option<String>,
     against_total_bytes: Option<String>,
+    against_multiply_adds: String,
+    /// Results that differ in their seeds alone.
+    seeds: Vec<SeedsLine>,
     /// Versions of the protocol that the measurements belong to, where they are several.
     versions_apart: Option<String>,
     /// How many results were not measured.
@@ -51,6 +54,8 @@ impl<'a> Section<'a> {
             against_comparisons: against_comparisons(group, &papers),
             against_online_time: against_online_time(group, &papers),
             against_total_bytes: against_total_bytes(group),
+            against_multiply_adds: against_multiply_adds(group),
+            seeds: group.seeds(),
             versions_apart: group.versions_apart(),
             unmeasured: group.unmeasured(),
             papers,

@@ -1,5 +1,6 @@
 //! What private inference took, and in which setting: figures are compared only with others of the same.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,10 @@ pub struct PrivateTiming {
     pub threads: usize,
     /// The processor of both parties.
     pub processor: String,
+    /// Seconds of computing by kind (`he`, `ot`, `gates`, `garble`, ...), both parties and phases together: the papers split HE and
+    /// GC (DeepReShape Tables 6 and 7). Empty where it was not noted.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub work_s: BTreeMap<String, f64>,
     /// Of so many inferences it is the median.
     pub repeat: usize,
     /// Whose: the model's digest.

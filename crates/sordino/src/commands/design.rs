@@ -1,5 +1,6 @@
 //! `sordino design`: networks for a ReLU budget by the papers' rules, without training.
 
+mod capacity;
 mod deepreduce;
 mod hybrenet;
 mod sphynx;
@@ -24,6 +25,8 @@ enum Method {
     Deepreduce(deepreduce::Arguments),
     /// Channels and cells of a Sphynx network for a budget.
     Sphynx(sphynx::Arguments),
+    /// Which of two layers should keep its ReLUs, by how many linear pieces are left (SNL, section 5).
+    Capacity(capacity::Arguments),
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
@@ -31,5 +34,6 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         Method::Hybrenet(arguments) => arguments.run(out),
         Method::Deepreduce(arguments) => arguments.run(out),
         Method::Sphynx(arguments) => arguments.run(out),
+        Method::Capacity(arguments) => arguments.run(out),
     }
 }

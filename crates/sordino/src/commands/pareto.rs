@@ -68,6 +68,14 @@ fn write_group(group: &Group, out: &mut dyn Write) -> anyhow::Result<()> {
         writeln!(out, "\nmeasured with {setting}; on the front by online time (t), by bytes in all (b)\n")?;
         measured_table(group, &setting).write(out)?;
     }
+    for line in group.seeds() {
+        let seeds = line.seeds.len();
+        writeln!(
+            out,
+            "\n{}: {:.2}% on average over {seeds} seeds, deviation {:.2}",
+            line.network, line.mean, line.deviation
+        )?;
+    }
     if let Some(versions) = group.versions_apart() {
         writeln!(out, "\nseveral versions of the protocol ({versions}): compare within one")?;
     }
@@ -119,7 +127,8 @@ fn integers(record: &ResultRecord) -> String {
 /// `72.65% (DeepReShape, 26.1K)`.
 fn best_printed(papers: &[PublishedPoint], comparisons: u64) -> String {
     // Printed counts are rounded: 13.1K stands for 13,056.
-    let fits = |point: &&PublishedPoint| point.relus <= comparisons + comparisons / 200;
+    let fits =
+        |point: &&PublishedPoint| point.instead.is_free() && point.relus <= comparisons + comparisons / 200;
     let fitting = papers.iter().filter(fits);
     let best = fitting.max_by(|one, other| one.accuracy.total_cmp(&other.accuracy));
     best.map_or_else(

@@ -1,5 +1,6 @@
 //! What `bench private` prints.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 
 use client::Cost;
@@ -175,9 +176,20 @@ impl Report {
             link: self.link.clone(),
             threads: self.threads,
             processor: self.cpu.clone().unwrap_or_else(|| "unknown processor".to_owned()),
+            work_s: self.work_by_kind(),
             repeat: self.repeat,
             digest,
         }
+    }
+
+    /// Of both parties and phases together.
+    fn work_by_kind(&self) -> BTreeMap<String, f64> {
+        let sum = |times: &serde_json::Value| {
+            let parts = times.as_object().into_iter().flat_map(|parts| parts.values());
+            parts.filter_map(serde_json::Value::as_f64).sum::<f64>()
+        };
+        let kinds = self.by_kind.iter().map(|(kind, times)| (kind.clone(), sum(times)));
+        kinds.filter(|(_, seconds)| *seconds > 0.0).collect()
     }
 
     pub(super) fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {

@@ -83,11 +83,12 @@ impl Arguments {
 
     fn kept(&self, what: &'static str, kept: Retention) -> Kept {
         let network = Capacity::relu(self.first, self.second);
-        let count = |part: f64, of: u64| (part * of as f64).round() as u64;
+        // The optimum may ask for half a neuron; together they are the budget.
+        let second = (kept.second * self.second as f64) as u64;
         Kept {
             what,
-            first: count(kept.first, self.first),
-            second: count(kept.second, self.second),
+            first: self.budget.saturating_sub(second),
+            second,
             linearized: linearized_capacity(&network, kept),
             pruned: pruned_capacity(&network, kept),
         }

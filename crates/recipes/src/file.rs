@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A file or folder that could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +70,25 @@ pub fn write_whole(path: &Path, content: impl AsRef<[u8]>) -> Result<(), FileErr
     written.map_err(FileError::on("write", path))
 }
 
+/// The same for a file that several processes write, on one machine or on several: each under a name of its own.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn write_shared(path: &Path, content: impl AsRef<[u8]>) -> Result<(), FileError> {
+    static WRITTEN: AtomicU64 = AtomicU64::new(0);
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+    let mut hidden = unfinished(path).into_os_string();
+    hidden.push(format!(".{}.{}.{number}", host.trim(), std::process::id()));
+    let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+    let written = folder.and_then(|()| fs::write(&hidden, content)).and_then(|()| fs::rename(&hidden, path));
+    if written.is_err() {
+        // What is left of it is of no use, and the first error tells more.
+        let _ = fs::remove_file(&hidden);
+    }
+    written.map_err(FileError::on("write", path))
+}
+
 /// What a file is called while [`write_whole`] writes it.
 pub fn unfinished(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -79,6 +99,21 @@ pub fn unfinished(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_several_write_is_always_one_of_theirs() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("inside/shared");
+        std::thread::scope(|scope| {
+            for letter in ["a", "b", "c", "d"] {
+                let path = &path;
+                scope.spawn(move || (0..20).for_each(|_| write_shared(path, letter.repeat(50_000)).unwrap()));
+            }
+        });
+        let text = read_text(&path, 50_000).unwrap();
+        assert_eq!(text, text[..1].repeat(50_000));
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
 
     #[test]
     fn a_file_is_read_up_to_its_limit_and_refused_with_its_path() {

@@ -8,6 +8,7 @@
 //! recipe      the TOML file that names all that one result needs
 //! ours        recipes that come with the product and that others begin with
 //! method      fewer ReLUs for the accuracy: what DeepReDuce, SNL, DeepReShape and Sphynx do for a budget
+//! claim       who works in a folder, where several workers share a file system
 //! checkpoint  a run on disk: written atomically, sharded, checked by digest
 //! log         what happened, one JSON object per line
 //! trial       networks and frozen models on images whose classes are known
@@ -18,6 +19,7 @@
 
 pub mod array;
 pub mod checkpoint;
+pub mod claim;
 pub mod data;
 pub mod file;
 pub mod log;

@@ -13,6 +13,8 @@
 //! planned       one network to train: a name and what is done to it
 //! preview       what a recipe would train; refuses what cannot be done before anything is trained
 //! sweep         many recipes as one resumable job
+//! jobs          what is to be done for it, teachers first; parts of that for several workers
+//! teacher       what an optimization without a teacher trains first
 //! ```
 //!
 //! What is decided here needs no tensors and is tested without any.
@@ -21,6 +23,7 @@ mod budget;
 pub mod candidates;
 mod grouping;
 pub mod hybrenet;
+mod jobs;
 mod penalty;
 mod planned;
 mod preview;
@@ -29,6 +32,7 @@ mod settle;
 pub mod shared_signs;
 pub mod sphynx;
 mod sweep;
+mod teacher;
 
 use std::path::PathBuf;
 
@@ -40,12 +44,14 @@ use crate::recipe::NetworkSectionError;
 
 pub use budget::{BudgetError, ReluBudget};
 pub use grouping::{GroupingRule, groups_by_agreement, random_groups};
+pub use jobs::{Job, RECIPE, SelectError, Shard, TEACHERS, select};
 pub use penalty::{Penalty, PenaltySchedule};
 pub use planned::PlannedNetwork;
 pub use preview::{Preview, preview};
 pub use section::{DeepReduceSection, DeepReshapeSection, OptimizeSection, SharedSignsSection, SnlSection};
 pub use settle::{Granularity, KeepScores, MAX_MOVED, SettleError, Settled, THRESHOLD};
 pub use sweep::{Sweep, SweepError, SweepRun};
+pub use teacher::own_teacher;
 
 /// Why a network cannot be optimized so.
 #[derive(Debug, thiserror::Error)]

@@ -13,6 +13,7 @@ use std::path::{Component, Path, PathBuf};
 
 use recipes::checkpoint::{Checkpoint, CheckpointError, Part};
 use recipes::file::{FileError, read_text, write_whole};
+use recipes::method::{RECIPE, TEACHERS};
 use serde_json::Value;
 
 use crate::ResultRecord;
@@ -21,8 +22,6 @@ use crate::ResultRecord;
 pub const RECORDS: &str = "records.json";
 /// The file of one result.
 pub const RECORD: &str = "record.json";
-/// The file of the recipe that an optimization's folder belongs to.
-pub const RECIPE: &str = "recipe.toml";
 /// The longest file of records.
 const MAX_FILE_BYTES: u64 = 64 << 20;
 /// How deep runs are looked for: a sweep, its runs, their parts.
@@ -76,7 +75,9 @@ fn gather(path: &Path, depth: usize, found: &mut Vec<RunRecord>) -> Result<(), R
         inside.push(entry.map_err(unreadable)?.path());
     }
     inside.sort();
-    inside.iter().filter(|path| path.is_dir()).try_for_each(|path| gather(path, depth - 1, found))
+    // What a sweep trains for its runs is none of its results.
+    inside.retain(|path| path.is_dir() && path.file_name().is_none_or(|name| name != TEACHERS));
+    inside.iter().try_for_each(|path| gather(path, depth - 1, found))
 }
 
 /// A record of a file, with its run and its mask where they are still to be found.

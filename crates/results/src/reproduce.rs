@@ -22,6 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use recipes::data::DataKind;
 
+pub use resolve::predicted_minutes;
+
 pub use entry::{Entry, Printed, ReproduceError, Row, RowTraining, SearchChanges, Teacher, Way};
 pub use rivals::Instead;
 

@@ -28,6 +28,7 @@ mod report;
 mod reproduce;
 mod servant;
 mod serve;
+mod slurm;
 mod sweep;
 mod train;
 #[cfg(feature = "training")]

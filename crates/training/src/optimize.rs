@@ -22,6 +22,7 @@ mod shared_signs;
 mod snl;
 mod sphynx;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use network::cost::Cost;
@@ -29,8 +30,8 @@ use network::spec::NetworkSpec;
 use recipes::file::{read_text, write_whole};
 use recipes::method::candidates::StageFinding;
 use recipes::method::sphynx::{CellEpoch, LocationEpoch};
-use recipes::method::{OptimizeError, OptimizeSection, PlannedNetwork, preview};
-use recipes::recipe::{Distillation, NetworkSection, Recipe, Schedule, TeacherSection};
+use recipes::method::{OptimizeError, OptimizeSection, PlannedNetwork, own_teacher, preview};
+use recipes::recipe::{Distillation, Recipe, TeacherSection};
 use results::{Compared, RECORD, RECORDS, ResultRecord, percent};
 
 use crate::run::{Images, Outcome, RunOptions, Watch, train};
@@ -121,6 +122,11 @@ pub fn optimize(
     Ok(found)
 }
 
+/// Whether a folder holds all that a recipe asks for; what another recipe left there does not count.
+pub fn is_done(recipe: &Recipe, folder: &Path) -> bool {
+    folder.join(RECORDS).is_file() && identity::belongs(folder, recipe)
+}
+
 /// One optimization.
 struct Job<'a> {
     recipe: &'a Recipe,
@@ -140,19 +146,12 @@ impl Job<'_> {
         if let Some(teacher) = &self.recipe.teacher {
             return Ok(teacher.checkpoint.clone());
         }
-        let mut recipe = self.bare_recipe();
+        let recipe = own_teacher(self.recipe).expect("a method that asks for a teacher can train one");
         match self.section {
             OptimizeSection::SharedSigns(section) => {
-                recipe.network = NetworkSection::named(&section.teacher_network);
-                watch.part(&format!("teacher: {}", section.teacher_network));
+                watch.part(&format!("teacher: {}", section.teacher_network))
             }
             _ => watch.part(&format!("teacher: {} with all its ReLUs", self.spec.name())),
-        }
-        recipe.training.loss.distillation = None;
-        recipe.teacher = None;
-        // What fine-tunes a network is too slow to train one.
-        if matches!(self.section, OptimizeSection::Snl(_)) {
-            recipe.training.schedule = Schedule::default();
         }
         let folder = self.options.folder.join("teacher");
         self.train(recipe, &folder, watch)?;
@@ -241,6 +240,11 @@ impl Job<'_> {
             recipe,
         }
     }
+}
+
+/// Whether a search goes on after this epoch.
+fn go_on(watch: &dyn OptimizeWatch) -> ControlFlow<()> {
+    if watch.should_stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, OptimizeRunError> {

@@ -66,6 +66,10 @@ pub trait Watch {
     fn step(&mut self, done: u64, steps: u64);
     /// An epoch is done.
     fn epoch(&mut self, epoch: &Epoch);
+    /// Whether to stop after this epoch, with a checkpoint. Asked once an epoch, and before the first.
+    fn should_stop(&self) -> bool {
+        false
+    }
 }
 
 /// What a run or a trial came to.
@@ -184,7 +188,8 @@ fn go(mut runs: Vec<Run<'_>>, mut learner: Learner) -> Result<Vec<Result<Outcome
         run.begin(learner.member(index))?;
     }
     let epochs = runs[0].state.recipe.training.epochs;
-    while runs[0].state.epoch < epochs && runs.iter().any(|run| run.failure.is_none()) {
+    let mut is_stopping = runs[0].watch.should_stop();
+    while !is_stopping && runs[0].state.epoch < epochs && runs.iter().any(|run| run.failure.is_none()) {
         let number = u64::from(runs[0].state.epoch);
         let steps = learner.steps_per_epoch();
         let rates: Vec<Rates> = runs.iter().map(|run| run.rates.clone()).collect();
@@ -192,13 +197,18 @@ fn go(mut runs: Vec<Run<'_>>, mut learner: Learner) -> Result<Vec<Result<Outcome
         let rates: Vec<&dyn Fn(u64) -> StepRates> = rates.iter().map(|rates| rates as _).collect();
         let watch = &mut *runs[0].watch;
         let figures = learner.run_epoch_together(number, &rates, &mut |done| watch.step(done, steps))?;
+        is_stopping = runs[0].watch.should_stop();
         for ((index, run), figures) in runs.iter_mut().enumerate().zip(figures) {
             run.state.epoch += 1;
             run.state.step += steps;
             if run.failure.is_none() {
-                run.failure = run.after_epoch(learner.member(index), figures).err();
+                run.failure = run.after_epoch(learner.member(index), figures, is_stopping).err();
             }
         }
+    }
+    for run in runs.iter_mut().filter(|run| is_stopping && run.state.epoch < epochs && run.failure.is_none())
+    {
+        run.failure = Some(RunError::Stopped { folder: run.folder.clone(), epoch: run.state.epoch });
     }
     let ends = runs.into_iter().enumerate().map(|(index, run)| run.end(learner.member(index)));
     Ok(ends.collect())
@@ -233,12 +243,13 @@ impl Run<'_> {
         &mut self,
         learner: &mut Learner,
         figures: Result<EpochFigures, LearnError>,
+        is_stopping: bool,
     ) -> Result<(), RunError> {
         let figures = figures?;
         let training = &self.state.recipe.training;
         let is_last = self.state.epoch == training.epochs;
         let is_due = self.state.epoch.is_multiple_of(training.evaluate_every) || is_last;
-        let is_kept = self.state.epoch.is_multiple_of(training.checkpoint_every) && !is_last;
+        let is_kept = (self.state.epoch.is_multiple_of(training.checkpoint_every) || is_stopping) && !is_last;
         let epoch = Epoch {
             epoch: self.state.epoch,
             learning_rate: self.rates.rate.at(self.state.step.saturating_sub(1)),

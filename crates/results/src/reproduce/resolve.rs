@@ -9,7 +9,7 @@ use network::spec::NetworkSpec;
 use recipes::data::DataKind;
 use recipes::method::sphynx::{CellsSource, LocationSource, SphynxSection};
 use recipes::method::{
-    DeepReduceSection, OptimizeError, OptimizeSection, ReluBudget, SnlSection, candidates,
+    DeepReduceSection, OptimizeError, OptimizeSection, ReluBudget, SnlSection, candidates, own_teacher,
 };
 use recipes::method::{Granularity, PenaltySchedule};
 use recipes::recipe::{Distillation, NetworkSection, Recipe, TeacherSection};
@@ -285,9 +285,50 @@ const GRID_CANDIDATES: usize = 15;
 const PATIENT_EPOCHS: u32 = 80;
 
 fn training_minutes(recipe: &Recipe, macs: u64, teacher: Option<u64>, epochs: u32) -> f64 {
-    let images = if recipe.data.set == DataKind::TinyImageNet { 100_000 } else { 50_000 };
+    let images = match recipe.data.set {
+        DataKind::TinyImageNet => 100_000,
+        DataKind::Synthetic => recipe.data.request().synthetic.training as u64,
+        _ => 50_000,
+    };
     predict::minutes(macs, teacher, epochs, images, recipe.training.batch)
 }
+
+/// Minutes on one H200 for all that a recipe trains, predicted; a teacher that it trains for itself counts, one that is given
+/// does not.
+///
+/// # Errors
+/// When a network cannot be built.
+pub fn predicted_minutes(recipe: &Recipe, teacher: Option<&Recipe>) -> Result<f64, ReproduceError> {
+    let own = own_teacher(recipe);
+    let spec_of = |recipe: &Recipe| {
+        let (side, classes) = dimensions(recipe);
+        recipe.network.build(Shape::image(side), classes)
+    };
+    let teacher_macs = match own.as_ref().or(teacher) {
+        Some(teacher) => Some(Cost::of(&spec_of(teacher)?).macs),
+        None => None,
+    };
+    let (_, minutes) = price(recipe, &spec_of(recipe)?, teacher_macs)?;
+    let first = own
+        .zip(teacher_macs)
+        .map_or(0.0, |(own, macs)| training_minutes(&own, macs, None, own.training.epochs));
+    Ok(first + minutes)
+}
+
+/// Side of an image and number of classes, as far as a recipe tells.
+fn dimensions(recipe: &Recipe) -> (usize, usize) {
+    let request = recipe.data.request();
+    match recipe.data.set {
+        DataKind::Synthetic => (request.synthetic.side, SYNTHETIC_CLASSES),
+        set => {
+            let (side, classes) = set.dimensions().unwrap_or((32, 100));
+            (request.side.unwrap_or(side), classes)
+        }
+    }
+}
+
+/// Classes of the synthetic set.
+const SYNTHETIC_CLASSES: usize = 10;
 
 fn build(section: &NetworkSection, data: DataKind) -> Result<NetworkSpec, ReproduceError> {
     let (side, classes) = data.dimensions().unwrap_or((32, 100));

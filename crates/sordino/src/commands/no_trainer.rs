@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use recipes::checkpoint::Checkpoint;
 use recipes::data::Dataset;
-use recipes::method::{SweepRun, preview};
+use recipes::method::{Job, preview};
 use recipes::recipe::Recipe;
 use results::reproduce::{Entry, RowTraining};
 
@@ -42,7 +42,7 @@ pub(super) fn optimize(
     missing()
 }
 
-pub(super) fn sweep(_: &sweep::Arguments, _: &[SweepRun], _: &mut dyn Write) -> anyhow::Result<Answer> {
+pub(super) fn sweep(_: &sweep::Arguments, _: &[Job], _: &[Job], _: &mut dyn Write) -> anyhow::Result<Answer> {
     missing()
 }
 
@@ -50,6 +50,7 @@ pub(super) fn reproduce(
     _: &reproduce::Arguments,
     _: &Entry,
     _: &[RowTraining<'_>],
+    _: &[Job],
     _: &mut dyn Write,
 ) -> anyhow::Result<Answer> {
     missing().context("--dry-run and --recipes DIR need no trainer")
@@ -62,6 +63,16 @@ pub(super) fn measure_step(_: &bench_train::Arguments) -> anyhow::Result<bench_t
 /// The class that a trained network finds for each image; others must compute it here.
 pub(super) fn answers(_: &Checkpoint, _: &Dataset, _: usize) -> anyhow::Result<Option<Vec<usize>>> {
     Ok(None)
+}
+
+/// Whether a job is done; asked where there is a trainer alone.
+pub(super) fn is_done(_: &Job) -> bool {
+    false
+}
+
+/// Says how to get the trainer.
+pub(super) fn must_be_there() -> anyhow::Result<()> {
+    missing()
 }
 
 /// Whether the trainer could use a GPU.

@@ -1,15 +1,18 @@
 //! `sordino reproduce --list`: the papers' tables and figures that train, with what they print, what we measured, and what
 //! they would cost. `sordino reproduce ID` trains one of them.
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use recipes::method::{Job, select};
 use results::reproduce::{self, Entry, Measured, Paper, RowTraining, Way};
 use serde::Serialize;
 
 use super::optimize::RunArguments;
+use super::slurm::{SlurmArguments, Submission, worker_flags};
 use super::{Answer, trainer, write_json};
 use crate::report::{Table, grouped, short};
 
@@ -36,6 +39,11 @@ pub(super) struct Arguments {
     /// The run or checkpoint of a teacher [default: trained first, and kept in runs/].
     #[arg(long, value_name = "CHECKPOINT")]
     pub(super) teacher: Option<PathBuf>,
+    /// Make this run or teacher alone, by the name of its folder; may be given several times.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["dry_run", "recipes"])]
+    only: Vec<String>,
+    #[command(flatten)]
+    slurm: SlurmArguments,
     #[command(flatten)]
     pub(super) run: RunArguments,
 }
@@ -43,13 +51,16 @@ pub(super) struct Arguments {
 impl Arguments {
     /// Refuses what means something for one table alone.
     fn must_only_list(&self) -> anyhow::Result<()> {
-        let Self { id: _, list: _, row, dry_run, recipes, data, teacher, run } = self;
+        let Self { id: _, list: _, row, dry_run, recipes, data, teacher, only, slurm, run } = self;
+        slurm.must_submit()?;
         let is_given = [
             ("--row", row.is_some()),
             ("--dry-run", *dry_run),
             ("--recipes", recipes.is_some()),
             ("--data", data.is_some()),
             ("--teacher", teacher.is_some()),
+            ("--only", !only.is_empty()),
+            ("--slurm", slurm.slurm),
             ("--device", run.device.is_some()),
             ("--out", run.out.is_some()),
             ("--threads", run.threads.is_some()),
@@ -60,6 +71,16 @@ impl Arguments {
             }
             None => Ok(()),
         }
+    }
+
+    /// The same call for the jobs of a cluster.
+    fn submission<'a>(&self, id: &str, folder: &'a Path) -> Submission<'a> {
+        let mut worker: Vec<OsString> = vec!["reproduce".into(), id.into()];
+        worker.extend(worker_flags(&self.run, folder, self.data.as_deref()));
+        worker.extend(
+            self.teacher.iter().flat_map(|teacher| ["--teacher".into(), teacher.clone().into_os_string()]),
+        );
+        Submission { name: id.to_owned(), folder, worker, json: self.run.json }
     }
 }
 
@@ -122,7 +143,50 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         let report = report(paper, entry, &runs);
         return if arguments.run.json { write_json(out, &report) } else { write_rows(&report, out) };
     }
-    trainer::reproduce(arguments, entry, &runs, out)
+    let folder = arguments.run.out.clone().unwrap_or_else(|| Path::new("runs").join(&entry.id));
+    let jobs = jobs(arguments, &runs, &folder);
+    let selected = select(&jobs, &arguments.only, None)?;
+    if arguments.slurm.slurm {
+        let submission = arguments.submission(&entry.id, &folder);
+        return submission.submit(&selected, &arguments.slurm, out);
+    }
+    arguments.slurm.must_submit()?;
+    trainer::reproduce(arguments, entry, &runs, &selected, out)
+}
+
+/// The trainings, each teacher once and before those whom it teaches.
+fn jobs(arguments: &Arguments, runs: &[RowTraining<'_>], folder: &Path) -> Vec<Job> {
+    let mut teachers: Vec<Job> = Vec::new();
+    let mut rows = Vec::with_capacity(runs.len());
+    for run in runs {
+        let name = run_name(run);
+        let mut job = Job {
+            folder: folder.join(&name),
+            name,
+            recipe: run.recipe.clone(),
+            needs: None,
+            is_teacher: false,
+        };
+        if let (Some(section), Some((folder, teacher))) = (&mut job.recipe.teacher, &run.teacher) {
+            if let Some(given) = &arguments.teacher {
+                section.checkpoint.clone_from(given);
+            } else {
+                let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                job.needs = Some(name.clone());
+                if !teachers.iter().any(|known| known.name == name) {
+                    teachers.push(Job {
+                        name,
+                        folder: folder.clone(),
+                        recipe: teacher.clone(),
+                        needs: None,
+                        is_teacher: true,
+                    });
+                }
+            }
+        }
+        rows.push(job);
+    }
+    teachers.into_iter().chain(rows).collect()
 }
 
 fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<Answer> {

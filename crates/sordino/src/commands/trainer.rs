@@ -4,6 +4,7 @@ mod many;
 mod optimize_watch;
 mod reproduce;
 mod step_time;
+mod stop;
 mod train_watch;
 
 use std::io::Write;
@@ -12,10 +13,11 @@ use std::path::Path;
 use anyhow::bail;
 use network::text::with_causes;
 use recipes::checkpoint::Checkpoint;
+use recipes::claim::Holder;
 use recipes::data::Dataset;
-use recipes::method::SweepRun;
+use recipes::method::Job;
 use recipes::recipe::Recipe;
-use results::RECORDS;
+use results::{RECORDS, write_front};
 use training::optimize::OptimizeOptions;
 use training::run::{Outcome, RunOptions};
 use training::tensor::{self, Device};
@@ -165,27 +167,60 @@ pub(super) fn optimize(
 
 pub(super) fn sweep(
     arguments: &sweep::Arguments,
-    runs: &[SweepRun],
+    all: &[Job],
+    selected: &[Job],
     out: &mut dyn Write,
 ) -> anyhow::Result<Answer> {
-    let stem = arguments.recipe.file_stem().unwrap_or_default().to_string_lossy();
-    let options = options(&arguments.run, arguments.data.as_deref(), &stem)?;
-    let many::Outcome { results, front, failed } = many::run_all(runs, &options, arguments.parallel.into())?;
+    let folder = arguments.folder();
+    let options =
+        OptimizeOptions { folder: folder.clone(), ..options(&arguments.run, arguments.data.as_deref(), "")? };
+    stop::listen()?;
+    let keep = || write_front(all, &folder).map(|_| ()).map_err(Into::into);
+    let outcome = many::run_all(selected, &options, arguments.parallel.into(), &keep)?;
+    // What others made counts, too.
+    let (results, front) = write_front(all, &folder)?;
     if arguments.run.json {
         write_json(out, &front)?;
     } else {
         writeln!(out, "{results} results, {} of them on the front:\n", front.len())?;
         optimize_watch::write_records(&front, out)?;
     }
-    if !failed.is_empty() {
-        bail!(
-            "{} of {} runs failed: {}; mend them, and the same command makes what is missing",
-            failed.len(),
-            runs.len(),
-            failed.join(", ")
-        );
+    if stop::is_asked() {
+        return Ok(stop::answer());
     }
+    tell_of_others(&outcome.others, &mut std::io::stderr().lock())?;
+    must_not_have_failed(&outcome.failed, selected.len())?;
     Ok(Answer::Yes)
+}
+
+/// Says who is at what was left alone.
+fn tell_of_others(others: &[(String, Option<Holder>)], out: &mut dyn Write) -> anyhow::Result<()> {
+    for (name, holder) in others {
+        let holder = holder.as_ref().map_or_else(|| "another worker".to_owned(), ToString::to_string);
+        writeln!(out, "{name} was left to {holder}")?;
+    }
+    Ok(())
+}
+
+fn must_not_have_failed(failed: &[String], jobs: usize) -> anyhow::Result<()> {
+    match failed.is_empty() {
+        true => Ok(()),
+        false => bail!(
+            "{} of {jobs} runs failed: {}; mend them, and the same command makes what is missing",
+            failed.len(),
+            failed.join(", ")
+        ),
+    }
+}
+
+/// Whether a job is done.
+pub(super) fn is_done(job: &Job) -> bool {
+    many::is_done(job)
+}
+
+/// Where the trainer was left out, this says how to get it.
+pub(super) fn must_be_there() -> anyhow::Result<()> {
+    Ok(())
 }
 
 /// The class that a trained network finds for each image.

@@ -64,6 +64,14 @@ pub enum OptimizeRunError {
         /// What was asked for.
         budget: u64,
     },
+    /// A search was asked to stop, and can go on.
+    #[error("the search in {} was stopped after epoch {epoch}, with a checkpoint; the same command goes on", folder.display())]
+    Stopped {
+        /// The folder.
+        folder: PathBuf,
+        /// Epochs that are done.
+        epoch: u32,
+    },
     /// Another search is in the folder.
     #[error("{} holds the search of another recipe; choose another folder with --out", folder.display())]
     OtherSearch {
@@ -89,6 +97,13 @@ pub enum OptimizeRunError {
         /// What is wrong.
         reason: String,
     },
+}
+
+impl OptimizeRunError {
+    /// Whether it only stopped because it was asked to.
+    pub fn is_stop(&self) -> bool {
+        matches!(self, Self::Stopped { .. } | Self::Run(RunError::Stopped { .. }))
+    }
 }
 
 impl From<BudgetError> for OptimizeRunError {

@@ -42,6 +42,13 @@ pub(super) fn claim(folder: &Path, recipe: &Recipe) -> Result<(), OptimizeRunErr
     Ok(write_whole(&path, recipe.to_toml())?)
 }
 
+/// Whether the folder is noted to be this recipe's.
+pub(super) fn belongs(folder: &Path, recipe: &Recipe) -> bool {
+    let noted = read_text(&folder.join(RECIPE), MAX_FILE_BYTES).ok();
+    let noted = noted.and_then(|text| Recipe::from_toml(&text).ok());
+    noted.is_some_and(|noted| comparable(&noted) == comparable(recipe))
+}
+
 /// Gives a folder back in which nothing was made: the next recipe may have it.
 pub(super) fn release(folder: &Path) {
     let note = folder.join(RECIPE);
@@ -141,8 +148,11 @@ mod tests {
     fn a_folder_belongs_to_its_recipe() {
         let folder = tempfile::tempdir().unwrap();
         let quarter = recipe("method = \"snl\"\nbudget = \"25%\"");
+        assert!(!belongs(folder.path(), &quarter));
         claim(folder.path(), &quarter).unwrap();
         claim(folder.path(), &quarter).unwrap();
+        assert!(belongs(folder.path(), &quarter));
+        assert!(!belongs(folder.path(), &recipe("method = \"snl\"\nbudget = \"30%\"")));
         claim(folder.path(), &recipe("method = \"snl\"\nbudget = \"25%\"\nmax_epochs = 7")).unwrap();
         let error =
             claim(folder.path(), &recipe("method = \"snl\"\nbudget = \"30%\"")).unwrap_err().to_string();

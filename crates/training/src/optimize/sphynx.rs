@@ -42,7 +42,7 @@ use recipes::method::{OptimizeError, PlannedNetwork};
 use recipes::recipe::{NetworkSection, Recipe, TeacherSection};
 use results::{RECORD, ResultRecord};
 
-use super::{Found, Job, OptimizeRunError, OptimizeWatch, read_json, write_json};
+use super::{Found, Job, OptimizeRunError, OptimizeWatch, go_on, read_json, write_json};
 use crate::assemble::AssembleOptions;
 use crate::run::{Images, Member, RunOptions, Watch, assemble_options, train_together};
 use cells::CellSearcher;
@@ -105,7 +105,10 @@ impl Job<'_> {
         let augmentation = halves::augmentation(&self.recipe.training.augmentation);
         let searcher =
             CellSearcher::new(search, &images.training, augmentation, state, &folder, self.options.device)?;
-        searcher.run(&folder, self.options.shard_bytes, &mut |epoch| watch.cells(epoch))
+        searcher.run(&folder, self.options.shard_bytes, &mut |epoch| {
+            watch.cells(epoch);
+            go_on(watch)
+        })
     }
 
     /// The reduce cells of a search, or those that an earlier call found.
@@ -145,8 +148,10 @@ impl Job<'_> {
                 images.state(self.recipe, &self.spec),
                 (&folder, device),
             )?;
-            let last =
-                searcher.run(&folder, self.options.shard_bytes, &mut |epoch| watch.locations(epoch))?;
+            let last = searcher.run(&folder, self.options.shard_bytes, &mut |epoch| {
+                watch.locations(epoch);
+                go_on(watch)
+            })?;
             write_json(&file, &last)?;
         }
         let last: LocationEpoch = read_json(&file)?;

@@ -36,6 +36,14 @@ pub enum RunError {
     /// The log.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// It was asked to stop, and can go on.
+    #[error("{} was stopped after epoch {epoch}, with a checkpoint; the same command goes on", folder.display())]
+    Stopped {
+        /// The folder.
+        folder: PathBuf,
+        /// Epochs that are done.
+        epoch: u32,
+    },
     /// The folder already has a run.
     #[error(
         "{} already holds a run (epoch {epoch}); go on with --resume, or choose another folder with --out",

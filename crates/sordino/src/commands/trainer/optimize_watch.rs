@@ -1,6 +1,8 @@
 //! How far an optimization is, and its results as a table.
 
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use recipes::log::{Epoch, Start};
 use recipes::method::sphynx::{CellEpoch, LocationEpoch};
@@ -23,8 +25,12 @@ impl Terminal {
         Self(train_watch::Terminal::of_run(name))
     }
 
-    /// Says why a run ends before it is done.
-    pub(super) fn fail(&self, text: &str) {
+    /// Has the work stop, with a checkpoint, when this becomes true.
+    pub(super) fn stop_with(&mut self, sign: Arc<AtomicBool>) {
+        self.0.stop_with(sign);
+    }
+
+    pub(super) fn say(&self, text: &str) {
         self.0.say(text);
     }
 }
@@ -40,6 +46,10 @@ impl Watch for Terminal {
 
     fn epoch(&mut self, epoch: &Epoch) {
         self.0.epoch(epoch);
+    }
+
+    fn should_stop(&self) -> bool {
+        self.0.should_stop()
     }
 }
 

@@ -1,12 +1,15 @@
 //! How far a run is: bars on a terminal, one line per epoch elsewhere; always on stderr.
 
 use std::io::{IsTerminal, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use recipes::log::{Epoch, Start};
 use training::run::Watch;
 
+use super::stop;
 use crate::report::grouped;
 
 /// Tells a person how far a run is.
@@ -20,6 +23,8 @@ pub(super) struct Terminal {
     total: u32,
     /// Stands before every line, where several runs are told of at once.
     name: String,
+    /// Has the work stop when it becomes true.
+    sign: Option<Arc<AtomicBool>>,
 }
 
 impl Terminal {
@@ -33,12 +38,17 @@ impl Terminal {
             images_per_epoch: 0,
             epoch_began: Instant::now(),
             total: 0,
+            sign: None,
         }
     }
 
     /// For one of several runs at once: lines, each with the run's name, and no bars.
     pub(super) fn of_run(name: &str) -> Self {
         Self { is_terminal: false, name: format!("{name}: "), ..Self::new() }
+    }
+
+    pub(super) fn stop_with(&mut self, sign: Arc<AtomicBool>) {
+        self.sign = Some(sign);
     }
 
     /// Nothing can be done when even stderr is closed.
@@ -123,5 +133,9 @@ impl Watch for Terminal {
             "epoch {}/{}: {text}, rate {:.4}, {:.0} images/s, about {left:.0} s left",
             epoch.epoch, self.total, epoch.learning_rate, epoch.images_per_second
         ));
+    }
+
+    fn should_stop(&self) -> bool {
+        stop::is_asked() || self.sign.as_ref().is_some_and(|sign| sign.load(Ordering::Relaxed))
     }
 }

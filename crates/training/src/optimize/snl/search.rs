@@ -105,7 +105,7 @@ impl Search<'_> {
         teacher: TrainableNetwork,
         images: DeviceImages,
         state: State,
-        watch: &mut dyn FnMut(&SearchEpoch),
+        watch: &mut dyn FnMut(&SearchEpoch) -> ControlFlow<()>,
     ) -> Result<(TrainableNetwork, Settled, SearchFigures), OptimizeRunError> {
         network.enable_keep_scores(self.section.granularity)?;
         let start = network.relu_count();
@@ -164,7 +164,7 @@ impl Search<'_> {
 impl Running<'_> {
     fn go(
         mut self,
-        watch: &mut dyn FnMut(&SearchEpoch),
+        watch: &mut dyn FnMut(&SearchEpoch) -> ControlFlow<()>,
     ) -> Result<(TrainableNetwork, Settled, SearchFigures), OptimizeRunError> {
         let mut log = SearchLog::open(self.search.folder, self.state.epoch)?;
         let stop = self.stop_count();
@@ -180,10 +180,15 @@ impl Running<'_> {
             let epoch = self.epoch()?;
             kept = epoch.counts.comparisons;
             log.add(&epoch)?;
-            watch(&epoch);
+            let is_stopping = watch(&epoch).is_break();
             self.penalty.observe(kept);
-            if kept > stop && self.state.epoch.is_multiple_of(self.search.section.checkpoint_every.max(1)) {
+            let is_due = self.state.epoch.is_multiple_of(self.search.section.checkpoint_every.max(1));
+            if kept > stop && (is_due || is_stopping) {
                 self.save()?;
+            }
+            if kept > stop && is_stopping {
+                let folder = self.search.folder.to_owned();
+                return Err(OptimizeRunError::Stopped { folder, epoch: self.state.epoch });
             }
         }
         self.settle()

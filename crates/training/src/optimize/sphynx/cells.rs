@@ -8,6 +8,7 @@
 //!
 //! Of second order, the loss of the scores is that behind one step of the weights (`second_order`).
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
@@ -93,7 +94,7 @@ impl<'a> CellSearcher<'a> {
         mut self,
         folder: &Path,
         shard_bytes: u64,
-        watch: &mut dyn FnMut(&CellEpoch),
+        watch: &mut dyn FnMut(&CellEpoch) -> ControlFlow<()>,
     ) -> Result<Genotype, OptimizeRunError> {
         std::fs::create_dir_all(folder).map_err(FileError::on("make the folder", folder))?;
         let path = folder.join(CELL_LOG);
@@ -101,10 +102,14 @@ impl<'a> CellSearcher<'a> {
         while self.state.epoch < self.search.epochs {
             let epoch = self.epoch()?;
             log.add(&epoch)?;
-            watch(&epoch);
+            let is_stopping = watch(&epoch).is_break();
             let is_last = self.state.epoch == self.search.epochs;
-            if is_last || self.state.epoch.is_multiple_of(self.search.checkpoint_every.max(1)) {
+            let is_due = self.state.epoch.is_multiple_of(self.search.checkpoint_every.max(1));
+            if is_last || is_due || is_stopping {
                 self.save(folder, shard_bytes)?;
+            }
+            if is_stopping && !is_last {
+                return Err(OptimizeRunError::Stopped { folder: folder.to_owned(), epoch: self.state.epoch });
             }
         }
         let cells = self.chosen(&path)?;

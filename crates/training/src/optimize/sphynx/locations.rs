@@ -4,6 +4,7 @@
 //! the loss (`recipes::method::sphynx::LocationScores`). The temperature falls in a line. "Until converged" is not
 //! defined in the paper; the number of epochs is fixed.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
@@ -85,7 +86,7 @@ impl<'a> LocationSearcher<'a> {
         mut self,
         folder: &Path,
         shard_bytes: u64,
-        watch: &mut dyn FnMut(&LocationEpoch),
+        watch: &mut dyn FnMut(&LocationEpoch) -> ControlFlow<()>,
     ) -> Result<LocationEpoch, OptimizeRunError> {
         std::fs::create_dir_all(folder).map_err(FileError::on("make the folder", folder))?;
         let path = folder.join(LOCATION_LOG);
@@ -94,11 +95,15 @@ impl<'a> LocationSearcher<'a> {
         while self.state.epoch < self.search.epochs {
             let epoch = self.epoch()?;
             log.add(&epoch)?;
-            watch(&epoch);
+            let is_stopping = watch(&epoch).is_break();
             last = Some(epoch);
             let is_last = self.state.epoch == self.search.epochs;
-            if is_last || self.state.epoch.is_multiple_of(self.search.checkpoint_every.max(1)) {
+            let is_due = self.state.epoch.is_multiple_of(self.search.checkpoint_every.max(1));
+            if is_last || is_due || is_stopping {
                 self.save(folder, shard_bytes)?;
+            }
+            if is_stopping && !is_last {
+                return Err(OptimizeRunError::Stopped { folder: folder.to_owned(), epoch: self.state.epoch });
             }
         }
         let earlier = || recipes::method::sphynx::read_epochs::<LocationEpoch>(&path).ok()?.pop();

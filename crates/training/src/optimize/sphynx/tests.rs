@@ -1,6 +1,7 @@
 //! The searches as a whole: what they compute, what they find, and that they go on where they were.
 
 use std::collections::HashMap;
+use std::ops::ControlFlow;
 
 use ::network::shape::Shape;
 use ::network::zoo;
@@ -307,15 +308,20 @@ fn an_interrupted_search_of_cells_goes_on_to_the_same_bits() {
                 .unwrap()
         };
         let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-        let whole = begin(folders[0].path()).run(folders[0].path(), 1 << 20, &mut |_| {}).unwrap();
+        let whole = begin(folders[0].path())
+            .run(folders[0].path(), 1 << 20, &mut |_| ControlFlow::Continue(()))
+            .unwrap();
         // The watch stops the second after its first epoch, as a signal would.
         let cut = std::panic::AssertUnwindSafe(|| {
             begin(folders[1].path()).run(folders[1].path(), 1 << 20, &mut |epoch: &CellEpoch| {
                 assert!(epoch.epoch < 2, "interrupted");
+                ControlFlow::Continue(())
             })
         });
         assert!(std::panic::catch_unwind(cut).is_err());
-        let went_on = begin(folders[1].path()).run(folders[1].path(), 1 << 20, &mut |_| {}).unwrap();
+        let went_on = begin(folders[1].path())
+            .run(folders[1].path(), 1 << 20, &mut |_| ControlFlow::Continue(()))
+            .unwrap();
         assert_eq!(whole, went_on);
         let load = |folder: &tempfile::TempDir| Checkpoint::load(folder.path(), Part::All).unwrap();
         let (one, other) = (load(&folders[0]), load(&folders[1]));
@@ -367,14 +373,12 @@ fn an_interrupted_search_of_locations_goes_on_to_the_same_bits() {
         .unwrap()
     };
     let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let whole = begin(folders[0].path()).run(folders[0].path(), 1 << 20, &mut |_| {}).unwrap();
-    let cut = std::panic::AssertUnwindSafe(|| {
-        begin(folders[1].path()).run(folders[1].path(), 1 << 20, &mut |epoch| {
-            assert!(epoch.epoch < 2, "interrupted");
-        })
-    });
-    assert!(std::panic::catch_unwind(cut).is_err());
-    let went_on = begin(folders[1].path()).run(folders[1].path(), 1 << 20, &mut |_| {}).unwrap();
+    let whole =
+        begin(folders[0].path()).run(folders[0].path(), 1 << 20, &mut |_| ControlFlow::Continue(())).unwrap();
+    let cut = begin(folders[1].path()).run(folders[1].path(), 1 << 20, &mut |_| ControlFlow::Break(()));
+    assert!(cut.unwrap_err().is_stop());
+    let went_on =
+        begin(folders[1].path()).run(folders[1].path(), 1 << 20, &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!((whole.distribution.clone(), whole.drawn.clone()), (went_on.distribution, went_on.drawn));
     assert_eq!(whole.candidates, [[0, 1], [0, 2], [1, 2]]);
     assert_eq!(whole.drawn.iter().sum::<u64>(), 3);

@@ -1,0 +1,25 @@
+//! The teacher that an optimization trains for itself.
+
+use super::OptimizeSection;
+use crate::recipe::{NetworkSection, Recipe, Schedule};
+
+/// How the teacher of an optimization is trained where its recipe names none: the same network with all its ReLUs, or for
+/// shared signs the one that the section names. Nothing where a teacher is given, and for Sphynx, whose teacher has the cells
+/// that were found.
+pub fn own_teacher(recipe: &Recipe) -> Option<Recipe> {
+    let section = recipe.optimize.as_ref()?;
+    if recipe.teacher.is_some() || matches!(section, OptimizeSection::Sphynx(_)) {
+        return None;
+    }
+    let mut teacher = Recipe { optimize: None, start: None, mask: None, teacher: None, ..recipe.clone() };
+    teacher.training.loss.distillation = None;
+    match section {
+        OptimizeSection::SharedSigns(section) => {
+            teacher.network = NetworkSection::named(&section.teacher_network);
+        }
+        // What fine-tunes a network is too slow to train one.
+        OptimizeSection::Snl(_) => teacher.training.schedule = Schedule::default(),
+        OptimizeSection::DeepReduce(_) | OptimizeSection::DeepReshape(_) | OptimizeSection::Sphynx(_) => {}
+    }
+    Some(teacher)
+}

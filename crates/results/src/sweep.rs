@@ -1,0 +1,46 @@
+//! The front of a sweep, by the folders of the runs that are done.
+//!
+//! Workers on several machines may end a run at the same time. So nobody adds to the file: each makes it again from all that
+//! is there, in the order of the plan, and looks again afterwards. The same runs give the same bytes, whoever made them.
+
+use std::path::Path;
+
+use recipes::file::write_shared;
+use recipes::method::Job;
+
+use crate::{ParetoFront, RECORDS, RecordError, RecordFile, ResultRecord};
+
+/// The file of a sweep's front.
+pub const FRONT: &str = "front.json";
+
+/// How many results there are, and those that no other beats.
+///
+/// # Errors
+/// When a file of records cannot be used.
+pub fn front_of(jobs: &[Job]) -> Result<(usize, Vec<ResultRecord>), RecordError> {
+    let (mut results, mut front) = (0, ParetoFront::default());
+    for file in jobs.iter().map(|job| job.folder.join(RECORDS)).filter(|file| file.is_file()) {
+        for record in RecordFile::open(&file)?.records {
+            results += 1;
+            front.insert(record.comparisons(), record.float_accuracy, record);
+        }
+    }
+    Ok((results, front.points().iter().map(|(_, _, record)| record.clone()).collect()))
+}
+
+/// Writes the front into the folder of a sweep; how many results there are, and the front.
+///
+/// # Errors
+/// When records cannot be used or the file cannot be written.
+pub fn write_front(jobs: &[Job], out: &Path) -> Result<(usize, Vec<ResultRecord>), RecordError> {
+    loop {
+        let (results, front) = front_of(jobs)?;
+        let text =
+            serde_json::to_string_pretty(&front).expect("results hold only names, numbers, lists and tables");
+        write_shared(&out.join(FRONT), text)?;
+        // Another worker may have written an older front after a newer one; whoever came last sees all runs.
+        if front_of(jobs)?.0 == results {
+            return Ok((results, front));
+        }
+    }
+}

@@ -67,7 +67,7 @@ pub struct Settings {
     /// How ReLUs are computed [default: fast].
     #[cfg_attr(feature = "clap", arg(long, value_enum))]
     pub relu: Option<ReluMode>,
-    /// Show health and metrics there, as /healthz and /metrics.
+    /// Show health and metrics there, as /healthz and /metrics; at / a page for the operator.
     #[cfg_attr(feature = "clap", arg(long, value_name = "ADDRESS"))]
     pub metrics: Option<String>,
     /// Show the page for browsers there; its client connects through a WebSocket of the same address.

@@ -21,6 +21,8 @@
 mod connect;
 mod cost;
 mod error;
+#[cfg(feature = "images")]
+pub mod images;
 mod patience;
 #[cfg(feature = "prepared-file")]
 pub mod prepared_file;

@@ -4,6 +4,8 @@
 //! [`Refusal`] may come instead, and becomes an error.
 
 pub mod frame;
+#[cfg(feature = "pinned")]
+pub mod pinned;
 pub mod refusal;
 #[cfg(feature = "tls")]
 mod time_limits;
@@ -25,14 +27,14 @@ use crate::transcript::{Kind, Phase, Transcript};
 use frame::{FrameError, FrameKind, HEADER_BYTES, Header, LengthRule, MAGIC, PROTOCOL_VERSION};
 use refusal::Refusal;
 
+#[cfg(feature = "pinned")]
+pub use pinned::{Fingerprint, NoFingerprint};
 #[cfg(feature = "tls")]
 pub use time_limits::TimeLimits;
 #[cfg(feature = "tls")]
-pub(crate) use tls::is_tampering;
-#[cfg(feature = "tls")]
 pub use tls::{
-    CertifiedKey, Fingerprint, Identity, Standing, TlsAcceptor, TlsConnector, TlsError, TlsStream, Trust,
-    Validity, accept_tls, connect_tls,
+    CertifiedKey, Identity, Standing, TlsAcceptor, TlsConnector, TlsError, TlsStream, Trust, Validity,
+    accept_tls, connect_tls,
 };
 
 /// The port that clients expect a server at.

@@ -4,9 +4,10 @@
 //! the bytes ([`Connection::converse`](crate::connection::Connection), or a test with two buffers) walks the list. So the
 //! order and the lengths that are predicted are those that cross, and a party cannot say what the plan does not list.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::InferenceError;
+use crate::clock::Instant;
 use crate::transcript::{Kind, Work};
 
 /// One message that the plan lists. `U` are the client's words in a phase, `D` the server's.

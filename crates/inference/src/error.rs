@@ -156,8 +156,8 @@ impl From<io::Error> for InferenceError {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::TimedOut,
-            #[cfg(feature = "tls")]
-            _ if crate::connection::is_tampering(&error) => Self::Tampered(error),
+            #[cfg(feature = "pinned")]
+            _ if crate::connection::pinned::is_tampering(&error) => Self::Tampered(error),
             _ => Self::Connection(error),
         }
     }

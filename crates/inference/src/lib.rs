@@ -48,12 +48,14 @@
 //! requests      what a client asks for after the set-up
 //! connection    frames, checked and counted; in memory or over TLS
 //! workers       the threads of one party
+//! clock         what measures time, here and in a browser
 //! turns         who computes when, where several sessions share the processors
 //! transcript    what was sent, when, in which phase
 //! verify        both parties in one process, held against the reference
 //! ```
 
 pub mod client;
+pub mod clock;
 pub mod connection;
 mod conversation;
 mod error;

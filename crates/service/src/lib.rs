@@ -17,6 +17,7 @@
 //! metrics    counters, and the small HTTP that shows them
 //! settings   flags and the TOML file, each setting once
 //! models     files become models that can be served
+//! web        the page for browsers, and the WebSocket of its client
 //! ```
 
 pub mod identity;
@@ -35,6 +36,7 @@ mod session;
 pub mod settings;
 pub mod store;
 mod stores;
+pub mod web;
 
 pub use limits::{ByteSize, ClientLimits, Limits};
 pub use offer::NoRoomToReload;

@@ -58,6 +58,13 @@ impl Offer {
         self.weights.get(name).cloned()
     }
 
+    /// What a page has to know to connect, as JSON.
+    pub(crate) fn page_settings(&self) -> String {
+        let models: Vec<_> = self.models.keys().map(ModelName::as_str).collect();
+        let fingerprint = self.acceptor.fingerprint().to_string();
+        serde_json::json!({ "fingerprint": fingerprint, "models": models, "socket": "socket" }).to_string()
+    }
+
     /// The model of this name; without a name, the only one.
     pub(crate) fn choose(&self, name: &ModelName) -> Result<(ModelName, Arc<ServedModel>), Refusal> {
         let models = &self.models;

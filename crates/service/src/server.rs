@@ -200,17 +200,16 @@ impl Service {
             if self.is_closing() {
                 break;
             }
-            self.admit(socket, address);
+            self.admit(socket, address, self.is_proxy(address.ip()));
             self.metrics.connections.inc();
         }
         Ok(())
     }
 
-    /// Gives a client a thread, or turns it away.
-    fn admit(self: &Arc<Self>, socket: TcpStream, address: SocketAddr) {
+    /// Gives a client a thread, or turns it away. A connection that is passed on begins with whose it is.
+    pub(super) fn admit(self: &Arc<Self>, socket: TcpStream, address: SocketAddr, is_passed_on: bool) {
         let number = self.next_session.fetch_add(1, Ordering::Relaxed);
         let Ok(copy) = socket.try_clone() else { return };
-        let is_passed_on = self.parts.proxies.iter().any(|proxy| proxy.contains(address.ip()));
         let client = (!is_passed_on).then(|| ClientName::of_address(address.ip()));
         let mut guests = self.guests();
         let is_full = guests.len() >= self.parts.limits.clients;
@@ -311,6 +310,21 @@ impl Service {
         let (running, waiting) = self.queue.lengths();
         let memory = self.standing + self.queue.memory();
         Now { running, waiting, memory, is_open: !self.is_closing() }
+    }
+
+    /// Whether this is a balancer, which says whose connection it passes on.
+    pub(super) fn is_proxy(&self, address: IpAddr) -> bool {
+        self.parts.proxies.iter().any(|proxy| proxy.contains(address))
+    }
+
+    /// How many clients may be connected at once.
+    pub(super) fn most_clients(&self) -> usize {
+        self.parts.limits.clients
+    }
+
+    /// What a page has to know to connect, as JSON: the fingerprint to expect, the models, where the WebSocket is.
+    pub(super) fn page_settings(&self) -> String {
+        self.offer.get().page_settings()
     }
 
     /// Whether the service is about to end.

@@ -67,9 +67,15 @@ pub struct Settings {
     /// How ReLUs are computed [default: fast].
     #[cfg_attr(feature = "clap", arg(long, value_enum))]
     pub relu: Option<ReluMode>,
-    /// Show health and metrics there, as /healthz and /metrics.
+    /// Show health and metrics there, as /healthz and /metrics; at / a page for the operator.
     #[cfg_attr(feature = "clap", arg(long, value_name = "ADDRESS"))]
     pub metrics: Option<String>,
+    /// Show the page for browsers there; its client connects through a WebSocket of the same address.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ADDRESS"))]
+    pub web: Option<String>,
+    /// Pages of these origins may connect as well, such as https://models.example.
+    #[cfg_attr(feature = "clap", arg(long, value_name = "ORIGIN", value_delimiter = ',', requires = "web"))]
+    pub web_origin: Option<Vec<String>>,
     /// Clients that may be connected at once [default: 128].
     #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT"))]
     pub max_clients: Option<usize>,
@@ -246,7 +252,7 @@ impl Settings {
             };
         }
         first! {
-            listen cert key client_ca cluster_key state reveal relu metrics max_clients max_running max_memory weight_memory max_prepared
+            listen cert key client_ca cluster_key state reveal relu metrics web web_origin max_clients max_running max_memory weight_memory max_prepared
             timeout idle_timeout min_rate grace threads store store_key store_witness store_join prepared_ttl prepared_per_client
             client_connections client_running client_memory preparations_per_hour answers_per_hour proxy_protocol
         }

@@ -39,6 +39,7 @@ mod trainer;
 mod trainer;
 mod trial;
 mod verify;
+mod web;
 mod zoo;
 
 use std::io::Write;
@@ -85,6 +86,8 @@ enum Verb {
     Verify(verify::Arguments),
     /// Serve models to clients whose images it never sees.
     Serve(Box<serve::Arguments>),
+    /// Write the page for browsers as files, for another host than the server.
+    Web(web::Arguments),
     /// Do the offline work of images that do not exist yet, into a file.
     Prepare(Box<prepare::Arguments>),
     /// List or discard what was prepared.
@@ -132,6 +135,7 @@ impl CommandLine {
             Verb::Freeze(arguments) => freeze::run(&arguments, out),
             Verb::Verify(arguments) => verify::run(&arguments, out),
             Verb::Serve(arguments) => serve::run(&arguments, out),
+            Verb::Web(arguments) => web::run(&arguments, out),
             Verb::Prepare(arguments) => prepare::run(&arguments, out),
             Verb::Prepared(arguments) => prepared::run(&arguments, out),
             Verb::Classify(arguments) => classify::run(&arguments, out),

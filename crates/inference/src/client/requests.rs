@@ -1,12 +1,13 @@
 //! The client's requests, each a question and its answer.
 
 use std::io::{Read, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crypto::secret::Secret;
 
 use super::Client;
 use crate::InferenceError;
+use crate::clock::Instant;
 use crate::connection::Connection;
 use crate::requests::{MAX_REPLY_BYTES, Reply, Request, RequestError, Room, StoredId};
 use crate::transcript::{Kind, Phase};

@@ -5,7 +5,6 @@
 
 mod certificates;
 mod error;
-mod pinned;
 mod stream;
 mod validity;
 
@@ -18,22 +17,14 @@ use rustls::pki_types::ServerName;
 use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection};
 
+use super::pinned::{BINDING_BYTES, CERTIFICATE_NAME, Fingerprint, PinnedServer};
 use super::time_limits::{TimeLimits, TimedSocket};
 use certificates::authorities;
-use pinned::PinnedServer;
 
-pub use certificates::{CertifiedKey, Fingerprint, Identity};
+pub use certificates::{CertifiedKey, Identity};
 pub use error::TlsError;
-pub(crate) use error::is_tampering;
 pub use stream::TlsStream;
 pub use validity::{Standing, Validity};
-
-/// The name every certificate of ours carries; the fingerprint is what identifies a server.
-const NAME: &str = "sordino";
-/// Bytes of the channel binding (RFC 9266).
-const BINDING_BYTES: usize = 32;
-/// The exporter's label in RFC 9266.
-const BINDING_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
 
 /// Whom a client believes to be the server.
 #[derive(Clone, Debug)]
@@ -87,7 +78,7 @@ impl TlsConnector {
         limits: Arc<TimeLimits>,
     ) -> Result<(TlsStream, [u8; BINDING_BYTES]), TlsError> {
         socket.set_nodelay(true)?;
-        let host = if self.is_pinned { NAME } else { host };
+        let host = if self.is_pinned { CERTIFICATE_NAME } else { host };
         let name =
             ServerName::try_from(host.to_owned()).map_err(|_| TlsError::Name { came: host.to_owned() })?;
         let connection = ClientConnection::new(Arc::clone(&self.config), name)?;
@@ -98,6 +89,7 @@ impl TlsConnector {
 /// How a server secures connections.
 pub struct TlsAcceptor {
     config: Arc<ServerConfig>,
+    fingerprint: Fingerprint,
 }
 
 impl TlsAcceptor {
@@ -120,13 +112,19 @@ impl TlsAcceptor {
                 )
             }
         };
+        let fingerprint = own.fingerprint();
         let mut config = builder.with_single_cert(own.chain, own.key)?;
         config.send_tls13_tickets = 0;
         config.max_early_data_size = 0;
         config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
         config.cert_decompressors = Vec::new();
         config.cert_compressors = Vec::new();
-        Ok(Self { config: Arc::new(config) })
+        Ok(Self { config: Arc::new(config), fingerprint })
+    }
+
+    /// What clients pin.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
     }
 
     /// Answers a client that has just connected; gives the stream and the channel binding.
@@ -155,7 +153,11 @@ pub fn connect_tls(
     socket: TcpStream,
     pinned: Fingerprint,
 ) -> Result<(TlsStream, [u8; BINDING_BYTES]), TlsError> {
-    TlsConnector::new(&Trust::Fingerprint(pinned), None)?.connect(socket, NAME, TimeLimits::new(PATIENCE))
+    TlsConnector::new(&Trust::Fingerprint(pinned), None)?.connect(
+        socket,
+        CERTIFICATE_NAME,
+        TimeLimits::new(PATIENCE),
+    )
 }
 
 /// Answers a client that has just connected; gives the stream and the channel binding.

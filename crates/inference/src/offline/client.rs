@@ -1,7 +1,6 @@
 //! The client's offline work: its share of every value, before there is an image.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use crypto::domain;
 use crypto::garble::hash::{HashCounter, HashKey};
@@ -16,6 +15,7 @@ use network::walk::{StepId, ValueId};
 use super::messages::{ClientWords, ServerWords};
 use crate::InferenceError;
 use crate::client::{PreparedClient, ShareRecord};
+use crate::clock::Instant;
 use crate::conversation::{Incoming, Outgoing, Party, WorkTimes};
 use crate::labels::{ExpandedLabels, ReceivedLabels, ZeroLabels};
 use crate::local;

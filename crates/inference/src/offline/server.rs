@@ -3,7 +3,6 @@
 mod answering;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use crypto::domain;
 use crypto::garble::hash::{HashCounter, HashKey};
@@ -17,6 +16,7 @@ use network::walk::StepId;
 
 use super::messages::{ClientWords, ServerWords};
 use crate::InferenceError;
+use crate::clock::Instant;
 use crate::conversation::{Incoming, Outgoing, Party, WorkTimes};
 use crate::labels::{ReverseChoices, ZeroLabels};
 use crate::nonlinear::{AdvanceTools, Offered, ServerTools};

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 use crypto::garble::label::Offset;
 use crypto::ring::{CHANNEL_BLOCK, PackedWeights, RingVector, RingWidth, Share};
@@ -12,6 +11,7 @@ use network::walk::{StepId, ValueId};
 
 use super::messages::{ClientWords, ServerWords};
 use crate::InferenceError;
+use crate::clock::Instant;
 use crate::conversation::{Incoming, Outgoing, Party, WorkTimes};
 use crate::local;
 use crate::nonlinear::{OnlineTools, PreparedServerPart, WaitingServerPart};

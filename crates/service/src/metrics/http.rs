@@ -1,4 +1,4 @@
-//! The small HTTP that shows health and metrics. Each connection has a thread and a short time, so that nobody who reads
+//! The small HTTP that shows health and metrics, to programs and to the operator. Each connection has a thread and a short time, so that nobody who reads
 //! slowly keeps others from asking whether the service lives.
 
 use std::io::{self, Read, Write};
@@ -18,9 +18,14 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Connections that are answered at once; the others find the door shut.
 const MAX_CONNECTIONS: usize = 64;
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The operator's page: it reads `/metrics` and shows it. Its own files are all that it may load.
+const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; frame-ancestors 'none'";
+const PAGE: &str = include_str!("dashboard/dashboard.html");
+const PAGE_STYLE: &str = include_str!("dashboard/dashboard.css");
+const PAGE_SCRIPT: &str = include_str!("dashboard/dashboard.js");
 const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
-/// Answers `GET /healthz` and `GET /metrics` until the process ends.
+/// Answers `GET /healthz`, `GET /metrics` and the operator's page until the process ends.
 pub(crate) fn serve(listener: &TcpListener, service: &Arc<Service>) {
     let open = Arc::new(AtomicUsize::new(0));
     for socket in listener.incoming().flatten() {
@@ -66,7 +71,8 @@ fn answer(mut socket: TcpStream, service: &Service) -> io::Result<()> {
     let (status, kind, body) = respond(&request, service.metrics(), service.now());
     let length = body.len();
     let head = format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n");
-    socket.write_all(format!("{head}Connection: close\r\n\r\n{body}").as_bytes())
+    let policy = format!("Content-Security-Policy: {PAGE_POLICY}\r\nX-Content-Type-Options: nosniff\r\n");
+    socket.write_all(format!("{head}{policy}Connection: close\r\n\r\n{body}").as_bytes())
 }
 
 fn respond(request: &[u8], metrics: &Metrics, now: Now) -> (&'static str, &'static str, String) {
@@ -77,7 +83,14 @@ fn respond(request: &[u8], metrics: &Metrics, now: Now) -> (&'static str, &'stat
         (Some(b"GET"), Some(b"/healthz")) if now.is_open => plain("200 OK", "ok\n"),
         (Some(b"GET"), Some(b"/healthz")) => plain("503 Service Unavailable", "shutting down\n"),
         (Some(b"GET"), Some(b"/metrics")) => ("200 OK", OPEN_METRICS, metrics.text(now)),
-        (Some(b"GET"), Some(_)) => plain("404 Not Found", "there are /healthz and /metrics\n"),
+        (Some(b"GET"), Some(b"/")) => ("200 OK", "text/html; charset=utf-8", PAGE.to_owned()),
+        (Some(b"GET"), Some(b"/dashboard.css")) => {
+            ("200 OK", "text/css; charset=utf-8", PAGE_STYLE.to_owned())
+        }
+        (Some(b"GET"), Some(b"/dashboard.js")) => {
+            ("200 OK", "text/javascript; charset=utf-8", PAGE_SCRIPT.to_owned())
+        }
+        (Some(b"GET"), Some(_)) => plain("404 Not Found", "there are /, /healthz and /metrics\n"),
         _ => plain("405 Method Not Allowed", "GET alone\n"),
     }
 }
@@ -87,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn health_metrics_and_nothing_else() {
+    fn health_metrics_the_page_and_nothing_else() {
         let metrics = Metrics::default();
         metrics.classified.inc_by(3);
         let open = Now { is_open: true, ..Now::default() };
@@ -100,8 +113,32 @@ mod tests {
         let (status, body) = ask("GET /metrics HTTP/1.1", open);
         assert_eq!(status, "200 OK");
         assert!(body.contains("\nsordino_classified_total 3\n"), "{body}");
+        for (path, part) in
+            [("/", "The server now"), ("/dashboard.css", "color-scheme"), ("/dashboard.js", "fetch")]
+        {
+            let (status, body) = ask(&format!("GET {path} HTTP/1.1"), open);
+            assert!(status == "200 OK" && body.contains(part), "{path}");
+        }
         assert!(ask("GET /secret HTTP/1.1", open).0.starts_with("404"));
         assert!(ask("POST /metrics HTTP/1.1", open).0.starts_with("405"));
         assert!(respond(&[0xff; 100], &metrics, open).0.starts_with("405"));
+    }
+
+    #[test]
+    fn the_page_reads_names_that_metrics_have() {
+        use inference::setup::messages::ModelName;
+        let metrics = Metrics::default();
+        let model = ModelName::new("chest").unwrap();
+        metrics.note_prepared(&model, Duration::from_secs(1));
+        metrics.note_classified(&model, 1, Duration::from_secs(1));
+        let text = metrics.text(Now::default());
+        let named = PAGE_SCRIPT.split("value(\"").skip(1).filter_map(|rest| rest.split('"').next());
+        let means = ["offline_phase_seconds_sum", "online_phase_seconds_sum", "online_phase_seconds_count"];
+        for name in named.chain(means) {
+            let is_there = text.lines().any(|line| {
+                line.strip_prefix(&format!("sordino_{name}")).is_some_and(|rest| rest.starts_with([' ', '{']))
+            });
+            assert!(is_there, "{name}");
+        }
     }
 }

@@ -52,7 +52,14 @@ pub(super) struct Arguments {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Show a page instead, on which a browser of this machine is the client [default address: 127.0.0.1:7443].
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = WEB_ADDRESS)]
+    #[arg(conflicts_with_all = ["images", "count", "json"])]
+    web: Option<String>,
 }
+
+/// Where the page is unless somebody says otherwise.
+const WEB_ADDRESS: &str = "127.0.0.1:7443";
 
 /// An image to show, and what a person says it shows.
 struct Sample {
@@ -63,10 +70,13 @@ struct Sample {
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     let shipped = ShippedModel::find(&arguments.model)?;
+    if let Some(address) = &arguments.web {
+        return show_page(&shipped, address, out);
+    }
     let model = InferenceModel::from_bytes(&shipped.bytes)
         .with_context(|| format!("{} is not usable", arguments.model))?;
     let samples = arguments.samples(&model)?;
-    let server = DemoServer::start(&shipped)?;
+    let server = DemoServer::start(&shipped, None)?;
     let classified = classify_all(&server, &model, &samples);
     let images = classified.map_err(|error| match server.log() {
         log if log.is_empty() => error,
@@ -80,6 +90,17 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         report.write(out)?;
     }
     Ok(report.answer())
+}
+
+/// Shows the page until Ctrl-C.
+fn show_page(shipped: &ShippedModel, address: &str, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    let server = DemoServer::start(shipped, Some(address))?;
+    let page = server.page().context("the server says where its page is")?;
+    writeln!(out, "page        http://{page}/\nfingerprint {}", server.fingerprint())?;
+    writeln!(out, "Open the page in a browser of this machine. Ctrl-C ends the server.")?;
+    out.flush()?;
+    server.wait()?;
+    Ok(Answer::Yes)
 }
 
 impl Arguments {

@@ -19,7 +19,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
 
-use super::Answer;
+use super::{Answer, web};
 
 pub(super) use greeting::Greeting;
 pub(super) use options::Arguments;
@@ -47,13 +47,20 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     if let Some(listener) = metrics {
         service.show_metrics(listener)?;
     }
+    let page = settings.web.as_deref().map(bind).transpose()?;
+    let page_address = page.as_ref().map(TcpListener::local_addr).transpose()?;
+    if let Some(listener) = page {
+        service.show_page(listener, web::page(settings.web_origin.clone().unwrap_or_default()))?;
+    }
     let address = listener.local_addr()?;
     // Caught from here on; before, these ended the process at once.
     signals.add_signal(SIGINT)?;
     signals.add_signal(SIGTERM)?;
     let reveals = if settings.reveal() == Reveal::Class { "the class alone" } else { "logits" };
     info!(%address, %fingerprint, models = names, "serving");
-    write!(out, "{}", Greeting { address, models: names, reveals, metrics: shown, fingerprint })?;
+    let greeting =
+        Greeting { address, models: names, reveals, metrics: shown, page: page_address, fingerprint };
+    write!(out, "{greeting}")?;
     out.flush()?;
     if arguments.until_stdin_ends {
         thread::spawn(end_with_stdin);

@@ -1,5 +1,7 @@
+use std::io::Cursor;
+
 use super::*;
-use image::{ImageFormat, Rgb, RgbImage, Rgba, RgbaImage};
+use image::{DynamicImage, ImageFormat, Rgb, RgbImage, Rgba, RgbaImage};
 
 const FORMATS: [ImageFormat; 3] = [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::WebP];
 

@@ -1,34 +1,13 @@
-//! Certificates and keys: how a server is known, and their PEM files.
+//! Certificates and keys, and their PEM files.
 
 use crypto::secret::Secret;
-use network::digest::{from_hex, to_hex};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use super::{NAME, TlsError, Validity};
-
-/// The BLAKE3 hash of a server's certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fingerprint(pub [u8; 32]);
-
-impl std::fmt::Display for Fingerprint {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str(&to_hex(&self.0))
-    }
-}
-
-impl std::str::FromStr for Fingerprint {
-    type Err = TlsError;
-
-    fn from_str(text: &str) -> Result<Self, TlsError> {
-        // Other programs write a colon between bytes.
-        let bytes =
-            from_hex(&text.replace(':', "")).map_err(|_| TlsError::Fingerprint { came: text.to_owned() })?;
-        Ok(Self(bytes))
-    }
-}
+use super::{TlsError, Validity};
+use crate::connection::pinned::{CERTIFICATE_NAME, Fingerprint};
 
 /// A self-signed certificate and its key: what a server is known by where no authority vouches for it.
 pub struct Identity(CertifiedKey);
@@ -40,7 +19,7 @@ impl Identity {
     /// When the system cannot make a key.
     pub fn generate() -> Result<Self, TlsError> {
         let key = KeyPair::generate()?;
-        let certificate = CertificateParams::new(vec![NAME.to_owned()])?.self_signed(&key)?;
+        let certificate = CertificateParams::new(vec![CERTIFICATE_NAME.to_owned()])?.self_signed(&key)?;
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         Ok(Self(CertifiedKey { chain: vec![certificate.der().clone()], key }))
     }
@@ -58,7 +37,7 @@ impl Identity {
         der.expose_mut().extend_from_slice(seed.expose());
         let key = PrivatePkcs8KeyDer::from(std::mem::take(der.expose_mut()));
         let pair = KeyPair::from_pkcs8_der_and_sign_algo(&key, &rcgen::PKCS_ED25519)?;
-        let certificate = CertificateParams::new(vec![NAME.to_owned()])?.self_signed(&pair)?;
+        let certificate = CertificateParams::new(vec![CERTIFICATE_NAME.to_owned()])?.self_signed(&pair)?;
         Ok(Self(CertifiedKey { chain: vec![certificate.der().clone()], key: PrivateKeyDer::Pkcs8(key) }))
     }
 
@@ -145,7 +124,7 @@ impl CertifiedKey {
 
     /// What clients pin.
     pub fn fingerprint(&self) -> Fingerprint {
-        fingerprint(&self.chain[0])
+        Fingerprint::of(&self.chain[0])
     }
 }
 
@@ -165,10 +144,6 @@ pub(super) fn authorities(pem: &[u8]) -> Result<RootCertStore, TlsError> {
         roots.add(certificate)?;
     }
     Ok(roots)
-}
-
-pub(super) fn fingerprint(certificate: &CertificateDer<'_>) -> Fingerprint {
-    Fingerprint(*blake3::hash(certificate).as_bytes())
 }
 
 #[cfg(test)]

@@ -2,15 +2,7 @@
 
 use std::io;
 
-use super::certificates::Fingerprint;
-
-/// Another certificate than the pinned one.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the server's certificate has fingerprint {came}, {pinned} was expected")]
-pub(super) struct OtherCertificate {
-    pub(super) pinned: Fingerprint,
-    pub(super) came: Fingerprint,
-}
+use crate::connection::pinned::{Fingerprint, NoFingerprint, OtherCertificate};
 
 /// A channel that could not be secured.
 #[derive(Debug, thiserror::Error)]
@@ -91,11 +83,8 @@ pub enum TlsError {
     #[error("no certificate could be made")]
     Certificate(#[from] rcgen::Error),
     /// A fingerprint that is none.
-    #[error("{came:?} is no fingerprint; one has 64 hexadecimal digits")]
-    Fingerprint {
-        /// What came.
-        came: String,
-    },
+    #[error(transparent)]
+    Fingerprint(#[from] NoFingerprint),
 }
 
 impl TlsError {
@@ -109,39 +98,14 @@ impl TlsError {
     }
 }
 
-/// Whether a stream that was secured before now holds something else than the peer wrote, or the peer says so of ours.
-pub(crate) fn is_tampering(error: &io::Error) -> bool {
-    use rustls::{AlertDescription as Alert, Error};
-    let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
-    cause.is_some_and(|cause| match cause {
-        Error::AlertReceived(alert) => matches!(
-            alert,
-            Alert::BadRecordMac
-                | Alert::DecodeError
-                | Alert::UnexpectedMessage
-                | Alert::RecordOverflow
-                | Alert::ProtocolVersion
-        ),
-        Error::DecryptError
-        | Error::InvalidMessage(_)
-        | Error::InappropriateMessage { .. }
-        | Error::InappropriateHandshakeMessage { .. }
-        | Error::PeerSentOversizedRecord
-        | Error::PeerMisbehaved(_) => true,
-        _ => false,
-    })
-}
-
 impl From<rustls::Error> for TlsError {
     fn from(error: rustls::Error) -> Self {
         use rustls::{AlertDescription as Alert, CertificateError as Bad, Error};
+        if let Some(other) = OtherCertificate::in_tls(&error) {
+            return Self::OtherServer { expected: other.pinned, came: other.came };
+        }
         match &error {
-            Error::InvalidCertificate(Bad::Other(other)) => {
-                match other.0.downcast_ref::<OtherCertificate>() {
-                    Some(other) => Self::OtherServer { expected: other.pinned, came: other.came },
-                    None => Self::Handshake(error),
-                }
-            }
+            Error::InvalidCertificate(Bad::Other(_)) => Self::Handshake(error),
             Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => Self::Expired,
             Error::InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => Self::NotYetValid,
             Error::InvalidCertificate(Bad::NotValidForName | Bad::NotValidForNameContext { .. }) => {

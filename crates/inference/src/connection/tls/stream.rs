@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use rustls::{ClientConnection, ConnectionCommon, ServerConnection, SideData, StreamOwned};
 
-use super::certificates::{Fingerprint, fingerprint};
-use super::{BINDING_BYTES, BINDING_LABEL, TlsError};
+use super::TlsError;
+use crate::connection::pinned::{BINDING_BYTES, BINDING_LABEL, Fingerprint};
 use crate::connection::time_limits::TimedSocket;
 
 /// What is gathered before it goes to the socket.
@@ -67,7 +67,7 @@ impl TlsStream {
             Inner::Client(stream) => stream.conn.peer_certificates(),
             Inner::Server(stream) => stream.conn.peer_certificates(),
         };
-        certificates?.first().map(fingerprint)
+        certificates?.first().map(Fingerprint::of)
     }
 
     fn socket(&self) -> &TimedSocket {

@@ -1,7 +1,6 @@
 //! The client evaluates: tables and labels of its own bits before the image, labels of the server's bits after.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use crypto::garble::evaluator::PreparedEvaluator;
 use crypto::garble::messages::{ActiveLabels, GarbledChunk};
@@ -10,6 +9,7 @@ use crypto::secret::Secret;
 
 use super::GarbledPart;
 use crate::InferenceError;
+use crate::clock::Instant;
 use crate::conversation::Incoming;
 use crate::nonlinear::{ClientSide, ClientTools, OnlineTools, Opened, OwnValues, PreparedClientPart};
 use crate::stored::{Reader, StoredError, Writer, packed_bytes};

@@ -1,7 +1,6 @@
 //! The server garbles: tables before the image, labels of its own bits after, and a share from each reply.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use crypto::garble::garbler::{PreparedGarbler, WaitingGarbler};
 use crypto::garble::label::Offset;
@@ -10,6 +9,7 @@ use crypto::ring::RingVector;
 
 use super::GarbledPart;
 use crate::InferenceError;
+use crate::clock::Instant;
 use crate::conversation::{Incoming, Outgoing};
 use crate::nonlinear::{
     Offered, OnlineTools, PreparedServerPart, ServerSide, ServerTools, WaitingServerPart,

@@ -1,7 +1,6 @@
 //! The client's side: pads of its bits before the image, one evaluation and a masked reply after.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use crypto::garble::gates::{ClientInputs, PreparedGates, SenderSide};
 use crypto::garble::label::WireLabel;
@@ -9,6 +8,7 @@ use crypto::secret::Secret;
 
 use super::GatedPart;
 use crate::InferenceError;
+use crate::clock::Instant;
 use crate::conversation::Incoming;
 use crate::nonlinear::{ClientSide, ClientTools, OnlineTools, Opened, OwnValues, PreparedClientPart};
 use crate::stored::{Reader, StoredError, Writer};

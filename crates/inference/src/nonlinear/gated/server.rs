@@ -1,7 +1,6 @@
 //! The server's side: offers before the image, and what the client advances; openings after, and a share from each reply.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use crypto::garble::gates::{AdvancedGates, OfferedGates, SenderSide, WaitingGates};
 use crypto::garble::label::Offset;
@@ -10,6 +9,7 @@ use crypto::ring::RingVector;
 
 use super::GatedPart;
 use crate::InferenceError;
+use crate::clock::Instant;
 use crate::conversation::{Incoming, Outgoing};
 use crate::nonlinear::{
     AdvanceTools, Offered, OfferedServerPart, OnlineTools, PreparedServerPart, ServerSide, ServerTools,

@@ -1,13 +1,13 @@
 //! The client's side: what the transfers left it with, then one masked reply.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use crypto::garble::truncate::{ClientInputs, PreparedTruncation, TruncationOffer, TruncationOpening};
 use crypto::secret::Secret;
 
 use super::TruncatedPart;
 use crate::InferenceError;
+use crate::clock::Instant;
 use crate::conversation::Incoming;
 use crate::nonlinear::{
     ClientSide, ClientTools, OnlineTools, Opened, OwnValues, Part, PreparedClientPart, low_bits,

@@ -1,7 +1,6 @@
 //! The server's side: an offer, an opening, and its share from the reply.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use crypto::garble::label::Offset;
 use crypto::garble::truncate::{OfferedTruncation, TruncationReply, WaitingTruncation};
@@ -9,6 +8,7 @@ use crypto::ring::RingVector;
 
 use super::TruncatedPart;
 use crate::InferenceError;
+use crate::clock::Instant;
 use crate::conversation::{Incoming, Outgoing};
 use crate::nonlinear::{
     Offered, OnlineTools, Part, PreparedServerPart, ServerSide, ServerTools, WaitingServerPart,

@@ -4,7 +4,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crypto::he::{
     AnswerSecrets, Halves, LayerSecrets, LinearAnswer, LinearRequest, PreparedWeights, PublicKey, TileInputs,
@@ -13,6 +13,7 @@ use crypto::he::{
 use crypto::secret::Secret;
 
 use crate::InferenceError;
+use crate::clock::Instant;
 use crate::plan::JobId;
 use crate::server::ServedModel;
 use crate::turns::{Computing, Turns};

@@ -1,6 +1,7 @@
 //! The server's process, and a folder that goes away with it.
 
 use std::fs::{self, File};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -15,28 +16,36 @@ use crate::commands::serve::Greeting;
 
 /// How long the server may take to end when it is told to.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked whether the server still runs.
+const WAITING_PAUSE: Duration = Duration::from_millis(200);
 /// How much of the server's log an error shows.
 const LOG_LINES: usize = 10;
 
 /// `sordino serve` with one model, on loopback, with an identity of its own that ends with it.
 pub(super) struct DemoServer {
     address: String,
+    page: Option<SocketAddr>,
     fingerprint: Fingerprint,
     servant: Servant,
 }
 
 impl DemoServer {
-    pub(super) fn start(model: &ShippedModel) -> anyhow::Result<Self> {
+    /// With the page for browsers at an address, where one is given.
+    pub(super) fn start(model: &ShippedModel, web: Option<&str>) -> anyhow::Result<Self> {
         let servant = Servant::new("sordino-demo-")?;
         let folder = servant.folder();
         let file = folder.join("model.sordino");
         fs::write(&file, &model.bytes).with_context(|| format!("cannot write {}", file.display()))?;
-        servant.start(&mut command(&model.name, &file, folder)?)?;
+        let mut command = command(&model.name, &file, folder)?;
+        web.iter().for_each(|address| {
+            command.args(["--web", address]);
+        });
+        servant.start(&mut command)?;
         let output = servant.with_child(|child| child.stdout.take())?;
         let output = output.context("the server's output was piped")?;
-        match Greeting::read(output, false) {
-            Some(Greeting { address, fingerprint, .. }) => {
-                Ok(Self { address: address.to_string(), fingerprint, servant })
+        match Greeting::read(output, false, web.is_some()) {
+            Some(Greeting { address, fingerprint, page, .. }) => {
+                Ok(Self { address: address.to_string(), page, fingerprint, servant })
             }
             None => bail!("the server ended before it was ready; its log:\n{}", last_lines(folder)),
         }
@@ -44,6 +53,21 @@ impl DemoServer {
 
     pub(super) fn address(&self) -> &str {
         &self.address
+    }
+
+    /// Where the page is.
+    pub(super) fn page(&self) -> Option<SocketAddr> {
+        self.page
+    }
+
+    /// Waits until the server ends by itself, which it should not.
+    pub(super) fn wait(&self) -> anyhow::Result<()> {
+        loop {
+            if let Some(status) = self.servant.with_child(Child::try_wait)?? {
+                bail!("the server ended with {status}; its log:\n{}", self.log());
+            }
+            thread::sleep(WAITING_PAUSE);
+        }
     }
 
     pub(super) fn fingerprint(&self) -> Fingerprint {

@@ -55,7 +55,7 @@ impl ServerProcess {
         servant.start(command.stdout(Stdio::piped()).stderr(Stdio::null()))?;
         let output = servant.with_child(|child| child.stdout.take())?;
         let output = output.context("the server's output was piped")?;
-        let greeting = Greeting::read(output, true);
+        let greeting = Greeting::read(output, true, false);
         let greeting = greeting.context("the server's process ended before it was ready")?;
         std::fs::remove_file(&model)?;
         let metrics = greeting.metrics.context("metrics were asked for")?;

@@ -1,0 +1,234 @@
+//! The page for browsers, and the WebSocket through which its client reaches the service.
+//!
+//! ```text
+//! browser                              this module                        the service
+//!   GET /…                 ------->    files of the page, headers
+//!   GET /settings.json     ------->    fingerprint, models
+//!   GET /socket, upgraded  ------->    allowed origin?
+//!   binary frames          <------>    their payloads         <------>    a session like any other
+//! ```
+//!
+//! What frames carry is TLS between the page's client and the session: this module, and whoever stands before it, moves
+//! bytes that it cannot read or change. A connection through here is held to the same limits as one through the front door.
+//!
+//! A WebSocket may be opened by any page of any origin. Only origins that were listed may, and the page of this very
+//! address; there the host must be an address or `localhost`, because a name could be made to point here by anybody.
+
+mod frames;
+mod http;
+mod relay;
+
+use std::io;
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use tracing::{debug, warn};
+
+use crate::proxy::{self, Proxied};
+use crate::server::Service;
+use http::{Head, Request};
+
+/// Where the WebSocket is.
+const SOCKET_PATH: &str = "/socket";
+/// Where the page learns whom it talks to.
+const SETTINGS_PATH: &str = "/settings.json";
+/// The word that page and server agree on for what the frames carry.
+const SUBPROTOCOL: &str = "sordino";
+/// How long a request may take, and a browser that takes no bytes is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Requests for files that are answered at once; the others find the door shut.
+const MAX_REQUESTS: usize = 64;
+
+/// One file of the page.
+#[derive(Clone, Debug)]
+pub struct WebFile {
+    /// Its path, such as `/app.js`.
+    pub path: String,
+    /// Its media type.
+    pub kind: &'static str,
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// The bytes are compressed by gzip.
+    pub is_compressed: bool,
+}
+
+/// The page that browsers get.
+#[derive(Clone, Debug)]
+pub struct WebPage {
+    /// All files; `/` is the page itself.
+    pub files: Vec<WebFile>,
+    /// Headers of every answer: what the page may do and load.
+    pub headers: Vec<(&'static str, String)>,
+    /// Origins besides its own whose pages may open the WebSocket, such as `https://models.example`.
+    pub origins: Vec<String>,
+}
+
+impl Service {
+    /// Shows a page on another address, in threads of its own, until the process ends.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn show_page(self: &Arc<Self>, listener: TcpListener, page: WebPage) -> io::Result<()> {
+        let door = Door { service: Arc::clone(self), page: Arc::new(page), visits: Arc::default() };
+        let show = move || door.open(&listener);
+        thread::Builder::new().name("web".to_owned()).spawn(show).map(drop)
+    }
+}
+
+/// Where browsers come in.
+struct Door {
+    service: Arc<Service>,
+    page: Arc<WebPage>,
+    visits: Arc<AtomicUsize>,
+}
+
+/// Counted until it is dropped.
+struct Visit(Arc<AtomicUsize>);
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Door {
+    fn open(&self, listener: &TcpListener) {
+        let most = MAX_REQUESTS + self.service.most_clients();
+        for socket in listener.incoming() {
+            let Ok(socket) = socket else {
+                // Out of descriptors, or a browser that left at once: others must not suffer.
+                thread::sleep(Duration::from_millis(50));
+                continue;
+            };
+            let visit = Visit(Arc::clone(&self.visits));
+            if self.visits.fetch_add(1, Ordering::AcqRel) >= most {
+                continue;
+            }
+            let (service, page) = (Arc::clone(&self.service), Arc::clone(&self.page));
+            let answer = move || {
+                let _visit = visit;
+                if let Err(error) = answer(socket, &service, &page) {
+                    debug!(%error, "a browser went away");
+                }
+            };
+            if let Err(error) = thread::Builder::new().name("web-answer".to_owned()).spawn(answer) {
+                warn!(%error, "a browser was dropped: no thread could be started");
+            }
+        }
+    }
+}
+
+fn answer(mut socket: TcpStream, service: &Arc<Service>, page: &WebPage) -> io::Result<()> {
+    let Some(address) = who(&socket, service)? else { return Ok(()) };
+    socket.set_nodelay(true)?;
+    socket.set_write_timeout(Some(PATIENCE))?;
+    let request = match Request::read(&mut socket, PATIENCE)? {
+        Ok(request) => request,
+        Err(head) => return http::respond(&mut socket, &head, &page.headers, head.status.as_bytes()),
+    };
+    if request.path == SOCKET_PATH {
+        return match admission(&request, page) {
+            Ok(key) => {
+                http::switch_protocols(&mut socket, &key, SUBPROTOCOL)?;
+                socket.set_read_timeout(None)?;
+                relay::run(socket, address, service)
+            }
+            Err((status, why)) => {
+                debug!(client = %address, why, "no WebSocket");
+                http::respond(&mut socket, &Head::text(status), &page.headers, why.as_bytes())
+            }
+        };
+    }
+    if request.path == SETTINGS_PATH {
+        let settings = service.page_settings();
+        return http::respond(&mut socket, &Head::json(), &page.headers, settings.as_bytes());
+    }
+    match page.files.iter().find(|file| file.path == request.path) {
+        Some(file) => http::respond(&mut socket, &Head::file(file), &page.headers, &file.bytes),
+        None => http::respond(
+            &mut socket,
+            &Head::text("404 Not Found"),
+            &page.headers,
+            b"there is no such file\n",
+        ),
+    }
+}
+
+/// Whose connection it is: where a balancer passes it on, it says so first. None of a balancer that only looks.
+fn who(socket: &TcpStream, service: &Service) -> io::Result<Option<IpAddr>> {
+    let peer = socket.peer_addr()?.ip();
+    if !service.is_proxy(peer) {
+        return Ok(Some(peer));
+    }
+    match proxy::read(socket, PATIENCE) {
+        Ok(Proxied::Client(address)) => Ok(Some(address)),
+        Ok(Proxied::Local) => Ok(None),
+        Err(error) => {
+            warn!(balancer = %peer, reason = %error, "no header of a balancer");
+            Ok(None)
+        }
+    }
+}
+
+/// The key of a WebSocket that may be opened.
+fn admission(request: &Request, page: &WebPage) -> Result<String, (&'static str, &'static str)> {
+    let is = |name: &str, word: &str| {
+        let values = request.header(name).unwrap_or_default();
+        values.split(',').any(|value| value.trim().eq_ignore_ascii_case(word))
+    };
+    let key = request.header("sec-websocket-key").filter(|key| key.len() == 24);
+    let is_upgrade = is("upgrade", "websocket") && is("connection", "upgrade");
+    let (Some(key), true) = (key, is_upgrade && is("sec-websocket-version", "13")) else {
+        return Err(("426 Upgrade Required", "expected a WebSocket of version 13\n"));
+    };
+    if !is("sec-websocket-protocol", SUBPROTOCOL) {
+        return Err(("400 Bad Request", "expected the WebSocket subprotocol sordino\n"));
+    }
+    let (origin, host) = (request.header("origin"), request.header("host"));
+    // Programs that are no browsers name no origin; they could as well use the front door.
+    if origin.is_some_and(|origin| !may_connect(origin, host.unwrap_or_default(), &page.origins)) {
+        return Err(("403 Forbidden", "pages of this origin may not connect; --web-origin allows them\n"));
+    }
+    Ok(key.to_owned())
+}
+
+/// Whether a page of this origin may open the WebSocket.
+fn may_connect(origin: &str, host: &str, listed: &[String]) -> bool {
+    let same = |listed: &String| listed.trim_end_matches('/').eq_ignore_ascii_case(origin);
+    if listed.iter().any(same) {
+        return true;
+    }
+    let of_origin = origin.split_once("://").map(|(_, host)| host);
+    of_origin.is_some_and(|own| own.eq_ignore_ascii_case(host)) && cannot_be_redirected(host)
+}
+
+/// Whether a host is an address, or this machine: names can be made to point anywhere by whoever owns them.
+fn cannot_be_redirected(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_pages_and_listed_ones_may_connect_and_no_others() {
+        let listed = ["https://models.example/".to_owned()];
+        let may = |origin: &str, host: &str| may_connect(origin, host, &listed);
+        assert!(may("http://127.0.0.1:7443", "127.0.0.1:7443"));
+        assert!(may("http://localhost:7443", "localhost:7443") && may("http://[::1]:7443", "[::1]:7443"));
+        assert!(may("https://models.example", "anything"));
+        assert!(!may("http://127.0.0.1:7444", "127.0.0.1:7443"), "another port");
+        assert!(!may("http://evil.example", "127.0.0.1:7443"));
+        assert!(!may("http://evil.example:7443", "evil.example:7443"), "a name that was made to point here");
+        assert!(!may("null", "127.0.0.1:7443") && !may("", ""));
+        assert!(!may("https://models.example.evil.example", "x"));
+    }
+}

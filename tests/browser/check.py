@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""The page in a real browser, against `sordino serve` as a user runs it. `scripts/browser-test` gets what this needs.
+
+    tests/browser/check.py SORDINO [--axe FILE] [--screenshots FOLDER]
+"""
+
+import argparse
+import base64
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+from webdriver import Browser
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODEL = ROOT / "crates/sordino/assets/hybrenet-26k-cifar100.sordino"
+PHOTOGRAPHS = ROOT / "crates/sordino/assets/photographs"
+# How far logits may be from those in the clear, by rounding: a share of their range.
+CLOSE = 0.02
+# What the command line said.
+arguments = None
+
+
+class Server:
+    """`sordino serve --web` on loopback, ended with the test."""
+
+    def __init__(self, *flags):
+        self.folder = tempfile.TemporaryDirectory(prefix="sordino-browser-")
+        command = [arguments.sordino, "serve", MODEL, "--listen", "127.0.0.1:0", "--web", "127.0.0.1:0"]
+        command += ["--store", "none", "--state", self.folder.name, *flags]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.said = {}
+        while "page" not in self.said:
+            key, value = self.process.stdout.readline().split(maxsplit=1)
+            self.said[key] = value.strip()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.folder.cleanup()
+
+    def classify(self, image):
+        """What the native client says."""
+        command = [arguments.sordino, "classify", image, "--server", self.said["listening"]]
+        command += ["--fingerprint", self.said["fingerprint"], "--json"]
+        answer = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout
+        return json.loads(answer)["images"][0]["best"][0]
+
+
+def opened(browser, server):
+    browser.open(server.said["page"])
+    browser.until("a connection", lambda: not browser.run("return document.getElementById('prepare').disabled"))
+
+
+def drop(browser, path):
+    """A file falls onto the page, as from a folder."""
+    script = """
+        const [name, text] = arguments;
+        const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+        const dataTransfer = new DataTransfer();
+        dataTransfer.items.add(new File([bytes], name));
+        document.getElementById("drop").dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
+    """
+    browser.run(script, path.name, base64.b64encode(path.read_bytes()).decode())
+
+
+def press(browser, button):
+    browser.until(f"{button} can be pressed", lambda: not browser.run("return document.getElementById(arguments[0]).disabled", button))
+    browser.click(f"#{button}")
+
+
+def finished(browser):
+    idle = "return !document.getElementById('prepare').disabled && document.getElementById('progress').hidden"
+    browser.until("the work's end", lambda: browser.run(idle))
+    return browser.text("#work-status")
+
+
+def answered(browser):
+    browser.run("delete document.getElementById('answer').dataset.class")
+    press(browser, "classify")
+    browser.until("an answer", lambda: browser.run("return document.getElementById('answer').dataset.class"))
+    status = finished(browser)
+    return browser.run("return { ...document.getElementById('answer').dataset }"), status
+
+
+def photographs_get_the_answers_of_the_native_client(server):
+    with Browser() as browser:
+        started = time.monotonic()
+        opened(browser, server)
+        print(f"    page opened to connected: {time.monotonic() - started:.2f} s")
+        for name in ["goldfish.jpg", "rocket.jpg"]:
+            drop(browser, PHOTOGRAPHS / name)
+            browser.until("the picture", lambda: not browser.run("return document.getElementById('seen').hidden"))
+            press(browser, "prepare")
+            print(f"    {finished(browser)}")
+            answer, status = answered(browser)
+            native = server.classify(PHOTOGRAPHS / name)
+            print(f"    {status} {answer['class']}; native client: {native['name']}")
+            assert answer["class"] == native["name"], (answer["class"], native)
+            held_against_the_model(PHOTOGRAPHS / name, answer["logits"], browser)
+        # Prepared twice, asked twice: all of it again in one go.
+        answer, _ = answered(browser)
+        assert answer["class"] == "rocket", answer
+        screenshot(browser, "light")
+        complaints = browser.complaints()
+        assert complaints == [], complaints
+
+
+def held_against_the_model(photograph, logits, browser):
+    """The logits are those of the model in the clear, but for rounding."""
+    fraction = browser.run("return model.logit_fraction")
+    with tempfile.TemporaryDirectory() as folder:
+        (pathlib.Path(folder) / photograph.name).symlink_to(photograph)
+        expected = pathlib.Path(folder) / "logits.json"
+        expected.write_text(json.dumps([[int(logit) / 2**fraction for logit in logits.split()]]))
+        command = [arguments.sordino, "verify", MODEL, "--plain", "--images", folder, "--expect", expected, "--json"]
+        report = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout)
+    print(f"    logits differ from those in the clear by {report['logit_difference']:.2%} of their range")
+    assert report["logit_difference"] <= CLOSE and report["class_agreements"] == 1, report
+
+
+def another_fingerprint_ends_the_connection(server):
+    with Browser() as browser:
+        opened(browser, server)
+        browser.click("summary")
+        browser.run("document.getElementById('fingerprint').value = '07'.repeat(32)")
+        press(browser, "reconnect")
+        status = lambda: browser.text("#connection-status")
+        browser.until("a refusal", lambda: "another server" in status())
+        assert server.said["fingerprint"] in status() and "07" * 32 in status(), status()
+        assert browser.run("return document.getElementById('prepare').disabled")
+        browser.run("document.getElementById('fingerprint').value = 'nonsense'")
+        press(browser, "reconnect")
+        browser.until("a refusal", lambda: "64 hexadecimal digits" in status())
+
+
+def files_that_are_no_images_are_refused(server):
+    with Browser(language="de-DE") as browser:
+        opened(browser, server)
+        browser.type("#file", str(PHOTOGRAPHS / "README.md"))
+        browser.until("a refusal, in German", lambda: "kein lesbares Bild" in browser.text("#image-status"))
+        assert browser.run("return document.getElementById('classify').disabled")
+        browser.type("#file", str(PHOTOGRAPHS / "apple.jpg"))
+        assert answered(browser)[0]["class"] == "apple"
+
+
+def a_server_that_dies_is_noticed():
+    with Server() as server, Browser() as browser:
+        opened(browser, server)
+        drop(browser, PHOTOGRAPHS / "rocket.jpg")
+        press(browser, "prepare")
+        browser.until("work under way", lambda: "Preparing" in browser.text("#work-status"))
+        server.process.kill()
+        browser.until("the loss", lambda: "connection to the server is lost" in browser.text("#connection-status"))
+        assert browser.run("return document.getElementById('classify').disabled")
+
+
+def other_origins_may_not_connect(server):
+    """A page of the browser's own tries to open the WebSocket."""
+    with Browser() as browser:
+        browser.open("data:text/html,<main>x</main>")
+        script = """
+            const [address, done] = arguments;
+            const socket = new WebSocket(address, "sordino");
+            socket.onopen = () => done("open");
+            socket.onerror = () => done("refused");
+        """
+        address = server.said["page"].replace("http", "ws") + "socket"
+        assert browser.run_later(script, address) == "refused"
+
+
+def a_phone_and_the_dark_have_room_and_contrast(server):
+    for width, dark, name in [(360, False, "phone"), (1100, True, "dark")]:
+        with Browser(width=width, height=1400, dark=dark) as browser:
+            opened(browser, server)
+            drop(browser, PHOTOGRAPHS / "raccoon.jpg")
+            assert answered(browser)[0]["class"] == "raccoon"
+            overflow = browser.run("return document.documentElement.scrollWidth - innerWidth")
+            assert overflow <= 0, f"{name}: {overflow} pixels too wide"
+            screenshot(browser, name)
+            if arguments.axe:
+                browser.run(pathlib.Path(arguments.axe).read_text())
+                found = browser.run_later("axe.run().then(arguments[0])")["violations"]
+                assert found == [], [(item["id"], [node["html"] for node in item["nodes"]]) for item in found]
+
+
+def the_keyboard_reaches_everything(server):
+    with Browser() as browser:
+        opened(browser, server)
+        drop(browser, PHOTOGRAPHS / "rocket.jpg")
+        press(browser, "prepare")
+        finished(browser)
+        reached = []
+        browser.run("document.body.focus()")
+        for _ in range(12):
+            browser.chrome("Input.dispatchKeyEvent", {"type": "keyDown", "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9})
+            reached.append(browser.run("return document.activeElement.id || document.activeElement.tagName"))
+        for name in ["language", "SUMMARY", "file", "camera", "prepare", "classify"]:
+            assert name in reached, (name, reached)
+
+
+def screenshot(browser, name):
+    if arguments.screenshots:
+        browser.screenshot(pathlib.Path(arguments.screenshots) / f"browser-{name}.png")
+
+
+def main():
+    global arguments
+    parser = argparse.ArgumentParser()
+    parser.add_argument("sordino")
+    parser.add_argument("--axe", help="axe-core's script: the page's accessibility is checked with it")
+    parser.add_argument("--screenshots", help="a folder for pictures of the page")
+    arguments = parser.parse_args()
+    with Server() as server:
+        checks = [
+            photographs_get_the_answers_of_the_native_client,
+            another_fingerprint_ends_the_connection,
+            files_that_are_no_images_are_refused,
+            other_origins_may_not_connect,
+            a_phone_and_the_dark_have_room_and_contrast,
+            the_keyboard_reaches_everything,
+        ]
+        for check in checks:
+            started = time.monotonic()
+            print(check.__name__, flush=True)
+            check(server)
+            print(f"    ok, {time.monotonic() - started:.1f} s", flush=True)
+    print(a_server_that_dies_is_noticed.__name__, flush=True)
+    a_server_that_dies_is_noticed()
+    print("    ok", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,6 +1,7 @@
 """From a torch module to a model: what it says in the clear and in private, and its file."""
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 
@@ -76,6 +77,9 @@ def test_a_file_with_a_dynamic_batch_axis(trained, model, test_set, tmp_path):
     from_file = sordino.freeze(path, calibration, mean=MEAN, deviation=DEVIATION)
     assert from_file.name == "dynamic"
     np.testing.assert_array_equal(from_file.plain(test_set[0][:20]), model.plain(test_set[0][:20]))
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    (oracle,) = session.run(None, {"image": normalized(test_set[0]).numpy()})
+    assert agreement(from_file.plain(test_set[0]), oracle) >= 0.98
 
 
 def test_half_precision_weights(trained, model, test_set):

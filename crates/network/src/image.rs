@@ -1,7 +1,11 @@
 //! Pixels, and how they become numbers.
 
+mod normalization;
+
 use crate::inference_model::ImageFormat;
 use crate::shape::Shape;
+
+pub use normalization::{Normalization, NormalizationError};
 
 /// The mean of each channel of CIFAR, in the unit interval.
 pub const CIFAR_MEAN: [f32; 3] = [0.4914, 0.4822, 0.4465];

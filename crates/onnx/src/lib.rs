@@ -20,6 +20,7 @@ mod embed;
 mod error;
 mod external;
 mod lower;
+mod pixels;
 mod proto;
 mod refuse;
 mod tensor;

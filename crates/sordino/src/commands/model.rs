@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use network::freeze::{FreezeOptions, FreezeReport, OutlineDetail, freeze};
-use network::image::Image;
+use network::image::{Image, Normalization};
 use network::inference_model::{ImageFormat, InferenceModel, WeightBits};
 use network::mask::ActivationMask;
 use network::reference::float;
@@ -32,8 +32,6 @@ const CALIBRATION_IMAGES: u64 = 8;
 /// The seed of the first image to try a model on, beyond those of calibration.
 const FIRST_TRIAL_SEED: u64 = 1000;
 
-/// Means and deviations of pixels from 0 to 1 are smaller.
-const LARGEST_NORMALIZATION: f32 = 2.0;
 const DEFAULT_WEIGHT_BITS: u8 = 8;
 /// The longest file of class names.
 const MAX_CLASS_NAMES_BYTES: u64 = 1 << 22;
@@ -213,7 +211,7 @@ impl ModelArguments {
         let mask = self.mask(&spec)?;
         let images = self.calibration_images(&spec)?;
         let class_names = self.read_class_names()?;
-        let image = Some(self.normalization(spec.draft().input.channels)?);
+        let image = Some(self.normalization().format(spec.draft().input.channels)?);
         let options = FreezeOptions { class_names, image, ..self.freeze_options()? };
         Ok(freeze(&spec, &weights, mask.as_ref(), &images, &options)?)
     }
@@ -296,30 +294,8 @@ impl ModelArguments {
         }
     }
 
-    fn normalization(&self, channels: usize) -> anyhow::Result<ImageFormat> {
-        let mut format = ImageFormat::usual(channels);
-        for (flag, given, place) in [
-            ("--mean", &self.mean, &mut format.mean),
-            ("--deviation", &self.deviation, &mut format.deviation),
-        ] {
-            let Some(given) = given else { continue };
-            let is_usable = |number: &f32| number.is_finite() && (flag == "--mean" || *number > 0.0);
-            if given.iter().any(|number| number.abs() > LARGEST_NORMALIZATION) {
-                bail!(
-                    "{flag} {given:?} looks like a {} of pixels from 0 to 255; pixels go from 0 to 1 here, so divide each \
-                     number by 255",
-                    &flag[2..]
-                );
-            }
-            if given.len() != channels || !given.iter().all(is_usable) {
-                bail!(
-                    "{flag} {given:?} cannot be used; expected one number for each of {channels} channels, deviations \
-                     above zero"
-                );
-            }
-            place.clone_from(given);
-        }
-        Ok(format)
+    fn normalization(&self) -> Normalization {
+        Normalization { mean: self.mean.clone(), deviation: self.deviation.clone() }
     }
 
     fn names_map(&self) -> anyhow::Result<NamesMap> {

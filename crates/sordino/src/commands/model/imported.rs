@@ -7,7 +7,7 @@ use network::cost::Cost;
 use network::freeze::{FreezeOptions, FreezeReport, freeze};
 use network::image::Image;
 use network::imported::ImportedNetwork;
-use network::inference_model::{ImageFormat, InferenceModel};
+use network::inference_model::InferenceModel;
 use network::mask::{ActivationMask, SiteMask};
 use network::walk::{Network, Part, ReluSite, StageIndex};
 use onnx::{ImportOptions, Imported};
@@ -15,9 +15,6 @@ use onnx::{ImportOptions, Imported};
 use super::ModelArguments;
 use crate::commands::reduce::CullTarget;
 use crate::image_files;
-
-/// A network that divides pixels by this or more takes them from 0 to 255.
-const BYTE_SCALE: f32 = 1.0 / 50.0;
 
 impl ModelArguments {
     /// The ONNX file that was named, if one was.
@@ -35,7 +32,8 @@ impl ModelArguments {
         let options = ImportOptions { name: None, side: self.network.side() };
         let mut imported =
             onnx::import_file(path, &options).with_context(|| format!("{} is not usable", path.display()))?;
-        imported.notes.extend(self.pixel_note(&imported));
+        let normalization = self.normalization();
+        imported.notes.extend(imported.pixel_note(&normalization).map(str::to_owned));
         for note in &imported.notes {
             eprintln!("note: {note}");
         }
@@ -71,7 +69,7 @@ impl ModelArguments {
             None => (0..super::CALIBRATION_IMAGES).map(|number| Image::random(input, number)).collect(),
         };
         let class_names = self.read_class_names()?;
-        let image = Some(self.imported_format(imported)?);
+        let image = Some(imported.image_format(&self.normalization())?);
         let options = FreezeOptions { class_names, image, ..self.freeze_options()? };
         Ok(freeze(network, network.weights(), mask.as_ref(), &images, &options)?)
     }
@@ -99,43 +97,6 @@ impl ModelArguments {
         let choose = |site: &ReluSite| if goes(site) { SiteMask::DropAll } else { SiteMask::KeepAll };
         let masks = network.walk().sites().iter().map(choose).collect();
         Ok(Some(ActivationMask::new(network, masks)?))
-    }
-
-    /// How pixels become numbers: as the flags say, and then as the network itself does first.
-    fn imported_format(&self, imported: &Imported) -> anyhow::Result<ImageFormat> {
-        let channels = imported.network.input().channels;
-        let mut format = self.normalization(channels)?;
-        let Some(own) = &imported.normalization else { return Ok(format) };
-        let takes_bytes = own.scale.iter().all(|scale| *scale <= BYTE_SCALE);
-        if self.mean.is_none() {
-            format.mean = vec![0.0; channels];
-        }
-        if self.deviation.is_none() {
-            format.deviation = vec![if takes_bytes { 1.0 / 255.0 } else { 1.0 }; channels];
-        }
-        for (channel, (scale, shift)) in own.scale.iter().zip(&own.shift).enumerate() {
-            format.mean[channel] -= shift * format.deviation[channel] / scale;
-            format.deviation[channel] /= scale;
-        }
-        Ok(format)
-    }
-
-    /// What was taken for granted about pixels, where nobody said.
-    fn pixel_note(&self, imported: &Imported) -> Option<String> {
-        if self.mean.is_some() && self.deviation.is_some() {
-            return None;
-        }
-        let note = match &imported.normalization {
-            None => {
-                "pixels are normalized with the usual mean and deviation of CIFAR; --mean and --deviation name those that \
-                 your network was trained with"
-            }
-            Some(own) if own.scale.iter().all(|scale| *scale <= BYTE_SCALE) => {
-                "the network normalizes its pixels itself and is taken to expect them from 0 to 255"
-            }
-            Some(_) => "the network normalizes its pixels itself and is taken to expect them from 0 to 1",
-        };
-        Some(note.to_owned())
     }
 }
 

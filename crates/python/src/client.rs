@@ -50,9 +50,7 @@ impl Client {
     /// Connects to `HOST:PORT` and agrees on a model.
     #[staticmethod]
     fn connect(py: Python<'_>, server: String, fingerprint: &str, options: Options) -> PyResult<Self> {
-        let trust = Trust::Fingerprint(
-            fingerprint.parse().map_err(|error: inference::connection::TlsError| of_session(error))?,
-        );
+        let trust = Trust::Fingerprint(fingerprint.parse().map_err(of_session)?);
         let mut wishes =
             Wishes { model: ModelName::new(&options.model).map_err(of_session)?, ..Wishes::default() };
         wishes.max_memory = options.max_memory.unwrap_or(wishes.max_memory);

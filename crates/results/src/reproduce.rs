@@ -198,6 +198,22 @@ pub fn published(data: DataKind) -> Vec<PublishedPoint> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sweeps_run_is_priced_with_the_teacher_that_it_trains_and_without_one_that_is_given() {
+        let recipe = |section: &str| {
+            let text = "[data]\nset = \"cifar100\"\n[network]\nname = \"resnet18\"\n[training]\nepochs = 100\nbatch = 128\n";
+            recipes::recipe::Recipe::from_toml(&format!("{text}{section}")).unwrap()
+        };
+        let plain = predicted_minutes(&recipe(""), None).unwrap();
+        let own = recipe("[optimize]\nmethod = \"deepreshape\"\nbudget = 100000\n");
+        let alone = predicted_minutes(&own, None).unwrap();
+        let mut given = own.clone();
+        given.teacher = Some(recipes::recipe::TeacherSection { checkpoint: "runs/teacher".into() });
+        let taught = predicted_minutes(&given, Some(&recipe(""))).unwrap();
+        assert!((alone - taught - plain).abs() < 1e-9, "{alone} = {taught} + {plain}");
+        assert!(taught > plain, "a teacher takes time: {taught} and {plain}");
+    }
     use std::collections::BTreeSet;
     use std::path::Path;
 

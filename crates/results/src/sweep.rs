@@ -44,3 +44,47 @@ pub fn write_front(jobs: &[Job], out: &Path) -> Result<(usize, Vec<ResultRecord>
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::tests::example;
+    use recipes::recipe::Recipe;
+
+    const RECIPE: &str = "[data]\nset = \"cifar100\"\n[network]\nname = \"resnet18\"\n[training]\nepochs = 3\nbatch = 8\n\
+                          [optimize]\nmethod = \"snl\"\nbudget = 5000\n";
+
+    fn job(out: &Path, name: &str) -> Job {
+        Job {
+            name: name.to_owned(),
+            folder: out.join(name),
+            recipe: Recipe::from_toml(RECIPE).unwrap(),
+            needs: None,
+            is_teacher: false,
+        }
+    }
+
+    fn finish(job: &Job, relus: u64, accuracy: f64) {
+        let record = example(&job.name, relus, accuracy);
+        let text = serde_json::json!({ "records": [record] }).to_string();
+        write_shared(&job.folder.join(RECORDS), text).unwrap();
+    }
+
+    #[test]
+    fn the_front_does_not_depend_on_who_ended_first() {
+        let fronts = [[0, 1, 2], [2, 1, 0]].map(|order| {
+            let out = tempfile::tempdir().unwrap();
+            let jobs = ["a", "b", "c"].map(|name| job(out.path(), name));
+            assert_eq!(write_front(&jobs, out.path()).unwrap().0, 0);
+            for index in order {
+                // Two are equal, so that their order could depend on time.
+                finish(&jobs[index], [100, 100, 200][index], [60.0, 60.0, 70.0][index]);
+                write_front(&jobs, out.path()).unwrap();
+            }
+            let (results, front) = write_front(&jobs, out.path()).unwrap();
+            assert_eq!((results, front.len()), (3, 3));
+            std::fs::read_to_string(out.path().join(FRONT)).unwrap()
+        });
+        assert_eq!(fronts[0], fronts[1]);
+    }
+}

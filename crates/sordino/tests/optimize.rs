@@ -123,7 +123,8 @@ fn a_run_that_fails_does_not_keep_a_sweep_from_the_others() {
         assert_eq!(output.status.code(), Some(2), "{errors}");
         assert!(table.starts_with("1 results"), "{table}");
         assert!(
-            errors.contains("smaller budget") && errors.contains("1 of 2 runs failed: a-800000"),
+            // Two runs and the teacher that they share.
+            errors.contains("smaller budget") && errors.contains("1 of 3 runs failed: a-800000"),
             "{errors}"
         );
     }

@@ -4,7 +4,6 @@
 
 mod support;
 
-use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use support::scratch::ScratchFolder;
@@ -111,7 +110,7 @@ mod with_the_trainer {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let log = PathBuf::from(&killed).join("cells/cells.jsonl");
+        let log = std::path::Path::new(&killed).join("cells/cells.jsonl");
         let began = Instant::now();
         let lines = || std::fs::read_to_string(&log).map_or(0, |text| text.lines().count());
         while lines() < 2 && began.elapsed() < Duration::from_secs(120) {

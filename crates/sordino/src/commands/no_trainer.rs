@@ -46,6 +46,16 @@ pub(super) fn sweep(_: &sweep::Arguments, _: &[Job], _: &[Job], _: &mut dyn Writ
     missing()
 }
 
+pub(super) fn sweep_of_workers(
+    _: &sweep::Arguments,
+    _: &[Job],
+    _: &[Job],
+    _: bool,
+    _: &mut dyn Write,
+) -> anyhow::Result<Answer> {
+    missing()
+}
+
 pub(super) fn reproduce(
     _: &reproduce::Arguments,
     _: &Entry,

@@ -94,7 +94,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         let mut worker = arguments.worker();
         worker.extend(arguments.only.iter().flat_map(|name| ["--only".into(), name.into()]));
         worker.extend(arguments.shard.iter().flat_map(|part| ["--shard".into(), part.to_string().into()]));
-        devices::run(&worker, &arguments.devices)?;
+        let is_stopped = devices::run(&worker, &arguments.devices)?;
+        return trainer::sweep_of_workers(arguments, &jobs, &selected, is_stopped, out);
     }
     trainer::sweep(arguments, &jobs, &selected, out)
 }

@@ -178,19 +178,43 @@ pub(super) fn sweep(
     let keep = || write_front(all, &folder).map(|_| ()).map_err(Into::into);
     let outcome = many::run_all(selected, &options, arguments.parallel.into(), &keep)?;
     // What others made counts, too.
-    let (results, front) = write_front(all, &folder)?;
-    if arguments.run.json {
-        write_json(out, &front)?;
-    } else {
-        writeln!(out, "{results} results, {} of them on the front:\n", front.len())?;
-        optimize_watch::write_records(&front, out)?;
-    }
+    write_sweep(arguments, all, out)?;
     if stop::is_asked() {
         return Ok(stop::answer());
     }
     tell_of_others(&outcome.others, &mut std::io::stderr().lock())?;
     must_not_have_failed(&outcome.failed, selected.len())?;
     Ok(Answer::Yes)
+}
+
+/// What the workers of a sweep came to, each of which was a process of its own.
+pub(super) fn sweep_of_workers(
+    arguments: &sweep::Arguments,
+    all: &[Job],
+    selected: &[Job],
+    is_stopped: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<Answer> {
+    write_sweep(arguments, all, out)?;
+    if is_stopped {
+        return Ok(stop::answer());
+    }
+    let left = selected.iter().filter(|job| !many::is_done(job));
+    let left: Vec<String> = left.map(|job| job.name.clone()).collect();
+    must_not_have_failed(&left, selected.len())?;
+    Ok(Answer::Yes)
+}
+
+/// Writes the front, and says it.
+fn write_sweep(arguments: &sweep::Arguments, all: &[Job], out: &mut dyn Write) -> anyhow::Result<()> {
+    let (results, front) = write_front(all, &arguments.folder())?;
+    if arguments.run.json {
+        write_json(out, &front)?;
+    } else {
+        writeln!(out, "{results} results, {} of them on the front:\n", front.len())?;
+        optimize_watch::write_records(&front, out)?;
+    }
+    Ok(())
 }
 
 /// Says who is at what was left alone.

@@ -49,8 +49,8 @@ impl WorkerDevice {
     }
 }
 
-/// Starts a worker for each device and waits for all. What failed in one of them is in the folders.
-pub(super) fn run(worker: &[OsString], devices: &[WorkerDevice]) -> anyhow::Result<()> {
+/// Starts a worker for each device and waits for all. What came of it is in the folders. Whether they were asked to stop.
+pub(super) fn run(worker: &[OsString], devices: &[WorkerDevice]) -> anyhow::Result<bool> {
     let visible = std::env::var(VISIBLE).ok();
     let told: Vec<_> =
         devices.iter().map(|device| device.worker(visible.as_deref())).collect::<Result<_, _>>()?;
@@ -66,20 +66,24 @@ pub(super) fn run(worker: &[OsString], devices: &[WorkerDevice]) -> anyhow::Resu
     let numbers: Vec<_> = workers.iter().filter_map(|worker| i32::try_from(worker.id()).ok()).collect();
     let stop = signals.handle();
     let forwarding = std::thread::spawn(move || {
+        let mut is_stopped = false;
         for _ in signals.forever() {
+            is_stopped = true;
             for number in numbers.iter().filter_map(|number| rustix::process::Pid::from_raw(*number)) {
                 // One that has ended needs no word.
                 let _ = rustix::process::kill_process(number, rustix::process::Signal::TERM);
             }
         }
+        is_stopped
     });
     let mut ended = Ok(());
     for worker in &mut workers {
         ended = ended.and(worker.wait().map(|_| ()));
     }
     stop.close();
-    let _ = forwarding.join();
-    Ok(ended?)
+    let is_stopped = forwarding.join().unwrap_or(false);
+    ended?;
+    Ok(is_stopped)
 }
 
 #[cfg(test)]

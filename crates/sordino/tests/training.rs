@@ -4,7 +4,7 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use support::scratch::ScratchFolder;
@@ -140,7 +140,7 @@ mod with_the_trainer {
             .stderr(std::process::Stdio::null())
             .spawn()
             .unwrap();
-        let first = PathBuf::from(scratch.at("parts")).join("checkpoints");
+        let first = Path::new(&scratch.at("parts")).join("checkpoints");
         while std::fs::read_dir(&first).map_or(0, Iterator::count) == 0 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }

@@ -261,6 +261,7 @@ fn must_have_slurm() -> anyhow::Result<()> {
 }
 
 /// Asks Slurm to run the calling job again; whether there is one and Slurm does.
+#[cfg(feature = "training")]
 pub(super) fn requeue() -> bool {
     let Ok(job) = std::env::var("SLURM_JOB_ID") else { return false };
     // One that was preempted is in the queue already.

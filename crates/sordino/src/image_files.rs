@@ -1,4 +1,4 @@
-//! Image files as a network takes them: PNG, JPEG and WebP.
+//! Image files as a network takes them: PNG, JPEG, WebP, GIF (its first picture), BMP and TIFF.
 //!
 //! ```text
 //! file -> bytes -> size in the header, checked -> pixels, turned upright -> centre of the network's aspect
@@ -32,7 +32,7 @@ pub const MAX_PIXELS: u64 = 64 << 20;
 /// The most memory a decoder may use, the pixels included.
 const MAX_DECODER_BYTES: u64 = 512 << 20;
 /// What names of image files end in.
-const EXTENSIONS: [&str; 4] = ["png", "jpg", "jpeg", "webp"];
+const EXTENSIONS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff"];
 
 /// Reads one image as a network with this input takes it (`outline.input`).
 ///
@@ -198,7 +198,7 @@ pub enum ImageFileError {
     },
     /// A folder without images.
     #[error(
-        "{} holds no image; expected files whose names end in .png, .jpg, .jpeg or .webp, directly in the folder",
+        "{} holds no image; expected files whose names end in .png, .jpg, .jpeg, .webp, .gif, .bmp, .tif or .tiff, directly in the folder",
         folder.display()
     )]
     NoImages {
@@ -244,10 +244,10 @@ pub enum ImageFault {
     #[error("the JPEG ends before its picture does; copy it again")]
     Cut,
     /// Another kind of file, or a damaged one.
-    #[error("expected a whole PNG, JPEG or WebP image; convert or copy it again")]
+    #[error("expected a whole PNG, JPEG, WebP, GIF, BMP or TIFF image; convert or copy it again")]
     Decode(#[from] image::ImageError),
     /// Bytes that end too early.
-    #[error("expected a whole PNG, JPEG or WebP image; convert or copy it again")]
+    #[error("expected a whole PNG, JPEG, WebP, GIF, BMP or TIFF image; convert or copy it again")]
     Read(#[from] std::io::Error),
     /// A network for other data than pictures.
     #[error(

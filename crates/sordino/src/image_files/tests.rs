@@ -1,7 +1,14 @@
 use super::*;
 use image::{ImageFormat, Rgb, RgbImage, Rgba, RgbaImage};
 
-const FORMATS: [ImageFormat; 3] = [ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::WebP];
+const FORMATS: [ImageFormat; 6] = [
+    ImageFormat::Png,
+    ImageFormat::Jpeg,
+    ImageFormat::WebP,
+    ImageFormat::Gif,
+    ImageFormat::Bmp,
+    ImageFormat::Tiff,
+];
 
 fn encoded(image: &DynamicImage, format: ImageFormat) -> Vec<u8> {
     let mut bytes = Cursor::new(Vec::new());
@@ -22,7 +29,7 @@ fn refusal(bytes: &[u8], input: Shape) -> String {
 #[test]
 fn an_image_of_the_right_size_keeps_its_pixels() {
     let image = slopes(5, 4);
-    for format in [ImageFormat::Png, ImageFormat::WebP] {
+    for format in [ImageFormat::Png, ImageFormat::WebP, ImageFormat::Bmp, ImageFormat::Tiff] {
         let read = decode_image(&encoded(&image, format), Shape::new(3, 4, 5)).unwrap();
         for (channel, plane) in read.pixels().chunks_exact(20).enumerate() {
             let expected: Vec<u8> = image.to_rgb8().pixels().map(|pixel| pixel.0[channel]).collect();
@@ -83,7 +90,7 @@ fn cut_altered_and_foreign_files_are_refused() {
             }
         }
     }
-    assert!(refusal(b"GIF89a and so on", Shape::image(8)).contains("expected a whole PNG, JPEG or WebP"));
+    assert!(refusal(b"GIF89a and so on", Shape::image(8)).contains("expected a whole PNG, JPEG, WebP, GIF"));
 }
 
 #[test]

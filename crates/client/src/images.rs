@@ -1,4 +1,4 @@
-//! Bytes of an image file as a network takes them: PNG, JPEG and WebP.
+//! Bytes of an image file as a network takes them: PNG, JPEG, WebP and, outside browsers, GIF (its first picture), BMP and TIFF.
 //!
 //! ```text
 //! bytes -> size in the header, checked -> pixels, turned upright -> centre of the network's aspect
@@ -29,6 +29,10 @@ pub const MAX_SIDE: u32 = 16_384;
 pub const MAX_PIXELS: u64 = 64 << 20;
 /// The most memory a decoder may use, the pixels included.
 const MAX_DECODER_BYTES: u64 = 512 << 20;
+/// What can be read. In browsers the others would weigh more than they are worth.
+const KINDS: &str =
+    if cfg!(target_family = "wasm") { "PNG, JPEG or WebP" } else { "PNG, JPEG, WebP, GIF, BMP or TIFF" };
+
 /// Decodes the bytes of an image file as a network with this input takes it.
 ///
 /// # Errors
@@ -136,10 +140,10 @@ pub enum ImageFault {
     #[error("the JPEG ends before its picture does; copy it again")]
     Cut,
     /// Another kind of file, or a damaged one.
-    #[error("expected a whole PNG, JPEG or WebP image; convert or copy it again")]
+    #[error("expected a whole {KINDS} image; convert or copy it again")]
     Decode(#[from] image::ImageError),
     /// Bytes that end too early.
-    #[error("expected a whole PNG, JPEG or WebP image; convert or copy it again")]
+    #[error("expected a whole {KINDS} image; convert or copy it again")]
     Read(#[from] std::io::Error),
     /// A network for other data than pictures.
     #[error(

@@ -5,6 +5,7 @@
 //! folder     Tiny ImageNet, ImageNet-style folders, any folder of class folders
 //! synthetic  shapes in colors, drawn from a seed; nothing to download
 //! split      the fixed held-out part of a training set, for every choice that is made between networks
+//! classes    the classes of a set beside those of a model
 //! check      what a folder holds, what is wrong with it, where the official release comes from
 //! ```
 //!
@@ -12,6 +13,7 @@
 
 mod check;
 mod cifar;
+mod classes;
 mod error;
 mod folder;
 mod pickle;
@@ -26,6 +28,7 @@ use network::shape::Shape;
 use serde::{Deserialize, Serialize};
 
 pub use check::{Finding, Survey, survey};
+pub use classes::ClassMatch;
 pub use error::DataError;
 pub use split::{HELD_OUT_SEED, held_out_split};
 pub use synthetic::{SyntheticSize, synthetic};

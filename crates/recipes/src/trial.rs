@@ -202,27 +202,27 @@ impl TrialRounding {
     }
 }
 
-/// How many images of a set a model tells right on integers.
+/// The class that a model finds for each image of a set, on integers.
 ///
 /// # Errors
 /// When the images are of another kind.
-pub fn count_right(
+pub fn model_answers(
     model: &InferenceModel,
     set: &Dataset,
     rounding: TrialRounding,
     threads: usize,
     watch: Watch<'_>,
-) -> Result<u64, TrialError> {
+) -> Result<Vec<usize>, TrialError> {
     expect_images(model, set)?;
-    let right = AtomicU64::new(0);
+    let answers: Vec<AtomicUsize> = set.labels.iter().map(|_| AtomicUsize::new(0)).collect();
     in_parallel(set.len(), threads, &|index| {
         let logits = rounding.logits(model, &set.image(index), index)?;
         let class = largest(logits.iter().map(|logit| *logit as f64));
-        right.fetch_add(u64::from(class == usize::from(set.labels[index])), Ordering::Relaxed);
+        answers[index].store(class, Ordering::Relaxed);
         watch();
         Ok(())
     })?;
-    Ok(right.into_inner())
+    Ok(answers.into_iter().map(AtomicUsize::into_inner).collect())
 }
 
 /// So many images, evenly over a set that may be sorted by class.

@@ -9,7 +9,7 @@ use network::image::Image;
 use network::shape::Shape;
 
 /// What names of image files end in.
-const EXTENSIONS: [&str; 4] = ["png", "jpg", "jpeg", "webp"];
+const EXTENSIONS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff"];
 
 /// Reads one image as a network with this input takes it (`outline.input`).
 ///
@@ -96,7 +96,7 @@ pub enum ImageFileError {
     },
     /// A folder without images.
     #[error(
-        "{} holds no image; expected files whose names end in .png, .jpg, .jpeg or .webp, directly in the folder",
+        "{} holds no image; expected files whose names end in .png, .jpg, .jpeg, .webp, .gif, .bmp, .tif or .tiff, directly in the folder",
         folder.display()
     )]
     NoImages {

@@ -99,14 +99,17 @@ pub(crate) fn check_group_size(came: usize) -> Result<(), SpecFault> {
     }
 }
 
-/// The TOML form.
+/// One comparison that decides for several channels: neighbors by number, or groups by name.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
+    /// So many neighbors share a sign; the first of them leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     values_per_sign: Option<usize>,
+    /// The channels of each group, counted from 0, the leader first; instead of `values_per_sign`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     groups: Option<Vec<Vec<usize>>>,
+    /// Whether each channel learns a slope `a` that lets `a x` through whatever the sign.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     slopes: bool,
 }

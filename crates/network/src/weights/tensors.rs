@@ -62,10 +62,26 @@ impl FloatWeights {
             if let Some(prefix) = reader.common_prefix() {
                 return Err(WeightsFileError::Prefix { prefix });
             }
+            if let Some(name) = names.steps().find(|name| !is_step(spec, name)) {
+                return Err(WeightsFileError::NoStep {
+                    name: name.to_owned(),
+                    nearest: nearest_step(spec, name),
+                });
+            }
             return Err(WeightsFileError::Tensors { faults: TensorFaults(reader.faults) });
         }
         Ok(Self::new(spec, layers)?)
     }
+}
+
+fn is_step(spec: &NetworkSpec, name: &str) -> bool {
+    spec.walk().steps().iter().any(|step| step.name == name)
+}
+
+/// The step whose name is written most like this one.
+fn nearest_step(spec: &NetworkSpec, name: &str) -> String {
+    let steps = spec.walk().steps().iter().map(|step| step.name.as_str());
+    steps.min_by_key(|step| strsim::levenshtein(step, name)).unwrap_or_default().to_owned()
 }
 
 /// What becomes of tensors that no layer uses.
@@ -260,6 +276,17 @@ pub enum WeightsFileError {
         /// What.
         prefix: String,
     },
+    /// A map names a layer that there is not, and tensors are missing.
+    #[error(
+        "the map of names (--names) has {name:?}, which is no layer of the network; did you mean {nearest:?}? `sordino \
+         inspect NETWORK --by layer` lists all"
+    )]
+    NoStep {
+        /// What the map has.
+        name: String,
+        /// What is written most like it.
+        nearest: String,
+    },
     /// Tensors that no layer uses.
     #[error(
         "no layer of the network uses {} of its tensors: {}; a bias or a layer is missing from the network, or they are \
@@ -375,6 +402,20 @@ mod tests {
         let renamed = safetensors::serialize(renamed, None).unwrap();
         let error = FloatWeights::from_safetensors(&spec, &NamesMap::default(), &renamed).unwrap_err();
         assert!(error.to_string().starts_with("all tensors are called module."), "{error}");
+    }
+
+    #[test]
+    fn a_slip_in_a_map_of_names_is_told_from_a_missing_tensor() {
+        let spec = zoo::build("resnet10:m=2", 8, 10).unwrap();
+        let map = |step: &str| NamesMap::from_toml(&format!("[names]\n\"{step}\" = \"first\"\n")).unwrap();
+        let bytes = file(&spec, &FloatWeights::random(&spec, 4), &map("stem.conv1"));
+        assert!(FloatWeights::from_safetensors(&spec, &map("stem.conv1"), &bytes).is_ok());
+        let error =
+            FloatWeights::from_safetensors(&spec, &map("stem.covn1"), &bytes).unwrap_err().to_string();
+        assert!(
+            error.contains("has \"stem.covn1\"") && error.contains("did you mean \"stem.conv1\""),
+            "{error}"
+        );
     }
 
     #[test]

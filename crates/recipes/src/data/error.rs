@@ -103,6 +103,15 @@ pub enum DataError {
         /// The class.
         class: String,
     },
+    /// Some classes are a model's, and this one is not.
+    #[error(
+        "the class {class:?} of the images is none of the model's, although others are; rename the folder as the model \
+         names its class, or leave it out"
+    )]
+    ClassOfNoModel {
+        /// The class.
+        class: String,
+    },
     /// More than memory or labels hold.
     #[error("{what} of {value} is too much; at most {limit}")]
     TooMany {

@@ -22,7 +22,7 @@ use crate::file::{FileError, read_text};
 const MAX_SET_BYTES: u64 = 64 << 30;
 /// The longest list of names or annotations.
 const MAX_LIST_BYTES: u64 = 64 << 20;
-const EXTENSIONS: [&str; 4] = ["png", "jpg", "jpeg", "webp"];
+const EXTENSIONS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff"];
 const TINY_IMAGENET_FOLDER: &str = "tiny-imagenet-200";
 const TEST_FOLDERS: [&str; 3] = ["val", "test", "validation"];
 

@@ -36,7 +36,7 @@ const NAMED: usize = 5;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Images (PNG, JPEG, WebP), or folders of them.
+    /// Images (PNG, JPEG, WebP, GIF, BMP, TIFF), or folders of them.
     #[arg(value_name = "IMAGE", required = true)]
     images: Vec<PathBuf>,
     #[command(flatten)]

@@ -40,7 +40,7 @@ use server::DemoServer;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Your own images (PNG, JPEG, WebP) or folders of them [default: the photographs that come with Sordino].
+    /// Your own images (PNG, JPEG, WebP, GIF, BMP, TIFF) or folders of them [default: the photographs that come with Sordino].
     #[arg(value_name = "IMAGE")]
     images: Vec<PathBuf>,
     /// A model that ships, by name (26k is inside this program), or a file made by `sordino freeze`.

@@ -1,6 +1,8 @@
 //! `sordino evaluate RUN`: how a trained network does on images that it did not learn from.
 //! `sordino evaluate MODEL.sordino`: so does a frozen model, on integers in the clear; needs no libtorch.
 
+mod confusion;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -8,8 +10,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use network::cost::Counts;
 use network::inference_model::InferenceModel;
-use recipes::data;
-use recipes::trial::{TrialRounding, count_right, spread};
+use recipes::data::{self, ClassMatch};
+use recipes::trial::{TrialRounding, model_answers, spread};
 use results::RecordFile;
 use serde::Serialize;
 
@@ -17,6 +19,7 @@ use super::model::is_model_file;
 use super::train::DeviceChoice;
 use super::trial::{digest, images_for, note_model, progress, threads_or_all};
 use super::{Answer, trainer, write_json};
+use confusion::Confusion;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -58,8 +61,11 @@ struct ModelReport {
     images: u64,
     correct: u64,
     integer_accuracy: f64,
+    /// Whether the images' classes were found by name; otherwise the n-th is the model's n-th.
+    classes_by_name: bool,
     /// The seed of the shares that rounded; none for rounding to nearest.
     private_rounding: Option<u16>,
+    confusions: Vec<Confusion>,
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
@@ -76,19 +82,27 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
 
 fn evaluate_model(arguments: &Arguments, path: &Path, out: &mut dyn Write) -> anyhow::Result<Answer> {
     let model = InferenceModel::load(path).with_context(|| format!("{} is not usable", path.display()))?;
-    let set = test_images(arguments, &model)?;
+    let (set, matched) = test_images(arguments, &model)?.with_classes_of(&model.outline().class_names)?;
+    if matched == ClassMatch::ByOrder {
+        eprintln!(
+            "note: no class of the images has the name of one of the model's; the n-th is taken for its n-th"
+        );
+    }
     let set = spread(&set, arguments.images.unwrap_or(set.len()));
     if set.is_empty() {
         bail!("there are no test images; expected at least one");
     }
     let bar = progress(set.len());
     let rounding = arguments.private_rounding.map_or(TrialRounding::Nearest, TrialRounding::Private);
-    let correct = count_right(&model, &set, rounding, threads_or_all(arguments.threads), &|| bar.inc(1))?;
+    let answers = model_answers(&model, &set, rounding, threads_or_all(arguments.threads), &|| bar.inc(1))?;
     bar.finish_and_clear();
+    let is_right = |(label, answer): &(&u16, &usize)| usize::from(**label) == **answer;
+    let correct = set.labels.iter().zip(&answers).filter(is_right).count() as u64;
     let (images, share) = (set.len() as u64, correct as f64 / set.len() as f64);
     if let Some(record) = &arguments.record {
         note_model(record, &model, path, share, images)?;
     }
+    let confusions = confusion::largest(&set.classes, &set.labels, &answers);
     let report = ModelReport {
         network: model.outline().name.clone(),
         counts: model.outline().counts(),
@@ -97,7 +111,9 @@ fn evaluate_model(arguments: &Arguments, path: &Path, out: &mut dyn Write) -> an
         images,
         correct,
         integer_accuracy: share,
+        classes_by_name: matched == ClassMatch::ByName,
         private_rounding: arguments.private_rounding,
+        confusions,
     };
     if arguments.json {
         return write_json(out, &report);
@@ -105,6 +121,10 @@ fn evaluate_model(arguments: &Arguments, path: &Path, out: &mut dyn Write) -> an
     writeln!(out, "{}, frozen, {}", report.network, report.counts)?;
     let rounded = if report.private_rounding.is_some() { ", rounded as in private" } else { "" };
     writeln!(out, "{:.2}% of {images} test images of {}{rounded}", 100.0 * share, report.data)?;
+    if !report.confusions.is_empty() {
+        writeln!(out, "\nThe most frequent confusions:\n")?;
+        confusion::table(&report.confusions).write(out)?;
+    }
     if let Some(record) = &arguments.record {
         writeln!(out, "noted in {}", RecordFile::open(record)?.path().display())?;
     }

@@ -15,10 +15,10 @@ pub(super) struct NetworkArguments {
     /// A name from `sordino zoo` with options, such as resnet18:m=32, or a TOML file; verbs that freeze also take an ONNX
     /// file.
     network: String,
-    /// Side of the input image [default: 32, or what the file says].
+    /// Side of the input image [default: what the file says; 224 for stem=imagenet, 32 for other names].
     #[arg(long, value_name = "PIXELS")]
     input: Option<usize>,
-    /// Number of classes [default: 100, or what the file says].
+    /// Number of classes [default: what the file says; 1000 for stem=imagenet, 100 for other names].
     #[arg(long, value_name = "COUNT")]
     classes: Option<usize>,
 }
@@ -66,7 +66,9 @@ impl NetworkArguments {
             );
         }
         if !(zoo::names_file(&self.network) || path.is_file()) {
-            return Ok(zoo::build(&self.network, self.input.unwrap_or(32), classes.unwrap_or(100))?);
+            let (usual_side, usual_classes) = usual_size(&self.network);
+            let side = self.input.unwrap_or(usual_side);
+            return Ok(zoo::build(&self.network, side, classes.unwrap_or(usual_classes))?);
         }
         let spec =
             NetworkSpec::from_file(path).with_context(|| format!("{} is not usable", path.display()))?;
@@ -79,5 +81,24 @@ impl NetworkArguments {
         }
         draft.classes = classes.unwrap_or(draft.classes);
         NetworkSpec::new(draft).with_context(|| format!("{} does not fit other sizes", path.display()))
+    }
+}
+
+/// Side and number of classes that a name stands for where nobody says others: those of `sordino zoo`.
+fn usual_size(name: &str) -> (usize, usize) {
+    if name.contains("stem=imagenet") { (224, 1000) } else { (32, 100) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_have_the_size_that_the_zoo_lists() {
+        for entry in zoo::catalog() {
+            assert_eq!(usual_size(entry.name).0, entry.input, "{}", entry.name);
+        }
+        let spec = NetworkArguments::named("resnet18:m=2,stem=imagenet").load().unwrap();
+        assert_eq!((spec.draft().input.height, spec.draft().classes), (224, 1000));
     }
 }

@@ -74,7 +74,7 @@ pub(super) struct ModelArguments {
     /// The widest ring, 24 to 62 bits. Narrow rings make linear layers cheap; long runs of them pay with round trips.
     #[arg(long, default_value_t = FreezeOptions::default().widest_ring_bits, value_name = "BITS")]
     max_ring_bits: u32,
-    /// Fix the scales on the images of this folder (PNG, JPEG, WebP) instead of random ones; trained weights want
+    /// Fix the scales on the images of this folder (PNG, JPEG, WebP, GIF, BMP, TIFF) instead of random ones; trained weights want
     /// images of the kind they were trained on.
     #[arg(long, value_name = "DIR")]
     calibrate: Option<PathBuf>,

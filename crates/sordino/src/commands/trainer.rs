@@ -85,7 +85,7 @@ pub(super) fn train(arguments: &train::Arguments, out: &mut dyn Write) -> anyhow
         write_json(out, &ended.iter().map(|(_, outcome)| outcome).collect::<Vec<_>>())?;
     } else {
         for (folder, outcome) in &ended {
-            write_trained(folder, outcome, out)?;
+            write_trained(folder, outcome, arguments.data.as_deref(), out)?;
         }
     }
     if !failed.is_empty() {
@@ -94,14 +94,25 @@ pub(super) fn train(arguments: &train::Arguments, out: &mut dyn Write) -> anyhow
     Ok(Answer::Yes)
 }
 
-fn write_trained(folder: &Path, outcome: &Outcome, out: &mut dyn Write) -> anyhow::Result<()> {
+fn write_trained(
+    folder: &Path,
+    outcome: &Outcome,
+    data: Option<&Path>,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     for tried in &outcome.results {
         writeln!(out, "{:.2}% of {} {} images", 100.0 * tried.accuracy, tried.images, tried.on)?;
     }
     let run = folder.display();
     writeln!(out, "checkpoint {}", outcome.checkpoint.display())?;
-    writeln!(out, "next: sordino report {run}; sordino freeze {run} -o {run}/model.sordino")?;
+    let data = data_flag(data);
+    writeln!(out, "next: sordino report {run}; sordino freeze {run}{data} -o {run}/model.sordino")?;
     Ok(())
+}
+
+/// What the next command has to be told about images that the recipe does not name.
+fn data_flag(data: Option<&Path>) -> String {
+    data.map_or_else(String::new, |folder| format!(" --data {}", folder.display()))
 }
 
 pub(super) fn evaluate(arguments: &evaluate::Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
@@ -160,7 +171,8 @@ pub(super) fn optimize(
     }
     writeln!(out, "all of it in {folder}, with the recipes in {folder}/{RECORDS}")?;
     if let Some(record) = found.records.first() {
-        writeln!(out, "next: sordino freeze {} -o {folder}/model.sordino", record.checkpoint)?;
+        let data = data_flag(data);
+        writeln!(out, "next: sordino freeze {}{data} -o {folder}/model.sordino", record.checkpoint)?;
     }
     Ok(Answer::Yes)
 }

@@ -33,7 +33,7 @@ pub(super) struct Arguments {
     /// How many images to compare on [default: 100 random ones, or all of --images].
     #[arg(short = 'n', long = "count", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
-    /// Compare on the images of this folder (PNG, JPEG, WebP) instead of random ones.
+    /// Compare on the images of this folder (PNG, JPEG, WebP, GIF, BMP, TIFF) instead of random ones.
     #[arg(long, value_name = "DIR")]
     images: Option<PathBuf>,
     /// Compare with these logits of your own framework: a JSON list of lists or a numpy file, one row for each image of

@@ -119,7 +119,9 @@ fn every_figure_comes_from_the_records_or_the_papers() {
         known.extend([point.printed_relus, point.accuracy.to_string()]);
         known.extend(point.latency.map(|latency| latency.to_string()));
         // Names such as `2x5x3x m=16, reuse 4`, `Table 5`, `He et al., 2020`.
-        known.extend(format!("{} {} {}", point.row, point.place, point.paper).split([' ', ',']).map(str::to_owned));
+        known.extend(
+            format!("{} {} {}", point.row, point.place, point.paper).split([' ', ',']).map(str::to_owned),
+        );
     }
     let shown = figures(&page);
     assert!(shown.len() > 100, "{} figures", shown.len());

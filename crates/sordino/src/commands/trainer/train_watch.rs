@@ -91,7 +91,7 @@ impl Watch for Terminal {
         (self.images_per_epoch, self.total) = (start.images, start.epochs);
         if self.is_terminal {
             let epochs = u64::from(start.epochs);
-            self.epochs = self.bar(epochs, "epoch {bar:24} {pos}/{len}, {eta} left  {wide_msg}");
+            self.epochs = self.bar(epochs, "epoch {bar:24} {pos}/{len}, {eta} left");
             self.epochs.set_position(u64::from(start.resumed_after));
             self.epochs.reset_eta();
             self.steps = self.bar(1, "step  {bar:24} {pos}/{len}  {wide_msg}");
@@ -120,7 +120,8 @@ impl Watch for Terminal {
             text.push_str(&format!(", {} {:.2}%", tried.on, 100.0 * tried.accuracy));
         }
         if self.is_terminal {
-            self.epochs.set_message(text);
+            // A line of its own, which stays above the bars; beside a bar there is no room for it on 80 columns.
+            self.say(&format!("epoch {}: {text}", epoch.epoch));
             self.epochs.set_position(u64::from(epoch.epoch));
             if u64::from(epoch.epoch) == self.epochs.length().unwrap_or(0) {
                 self.epochs.finish();

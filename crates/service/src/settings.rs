@@ -73,7 +73,7 @@ pub struct Settings {
     /// Show the page for browsers there; its client connects through a WebSocket of the same address.
     #[cfg_attr(feature = "clap", arg(long, value_name = "ADDRESS"))]
     pub web: Option<String>,
-    /// Pages of these origins may connect as well, such as https://models.example.
+    /// Pages of these origins may connect as well, such as `https://models.example`.
     #[cfg_attr(feature = "clap", arg(long, value_name = "ORIGIN", value_delimiter = ',', requires = "web"))]
     pub web_origin: Option<Vec<String>>,
     /// Clients that may be connected at once [default: 128].

@@ -68,8 +68,11 @@ pub(super) fn against_multiply_adds(group: &Group) -> String {
         .iter()
         .map(|point| {
             let (record, accuracy) = (&point.record, point.record.accuracy().0);
-            let title =
-                format!("{}: {:.1}M multiply-adds, {accuracy:.2}%", record.title, record.macs as f64 / 1e6);
+            let title = format!(
+                "{}: {:.1} million multiply-adds, {accuracy:.2}%",
+                record.title,
+                record.macs as f64 / 1e6
+            );
             Mark {
                 x: record.macs as f64,
                 y: accuracy,

@@ -3,6 +3,7 @@
 //! ```text
 //! cifar      CIFAR-10 and CIFAR-100, the binary and the python release
 //! folder     Tiny ImageNet, ImageNet-style folders, any folder of class folders
+//! packed     such a set in a few large files, to carry it
 //! synthetic  shapes in colors, drawn from a seed; nothing to download
 //! split      the fixed held-out part of a training set, for every choice that is made between networks
 //! classes    the classes of a set beside those of a model
@@ -16,6 +17,7 @@ mod cifar;
 mod classes;
 mod error;
 mod folder;
+mod packed;
 mod pickle;
 mod split;
 mod synthetic;
@@ -30,6 +32,8 @@ use serde::{Deserialize, Serialize};
 pub use check::{Finding, Survey, survey};
 pub use classes::ClassMatch;
 pub use error::DataError;
+pub use folder::kind_in_folders;
+pub use packed::{Packed, pack};
 pub use split::{HELD_OUT_SEED, held_out_split};
 pub use synthetic::{SyntheticSize, synthetic};
 
@@ -72,6 +76,11 @@ impl DataKind {
             Self::TinyImageNet => Some((64, 200)),
             Self::Folder | Self::Synthetic => None,
         }
+    }
+
+    /// Side of an image, where a request names none.
+    fn usual_side(self) -> usize {
+        self.dimensions().map_or(32, |(side, _)| side)
     }
 
     /// Where the official release comes from.
@@ -250,8 +259,14 @@ pub fn open(request: &DataRequest, directory: Option<&Path>) -> Result<DataPair,
             }
             cifar::open(request.kind, directory()?)
         }
-        DataKind::TinyImageNet => folder::open_tiny_imagenet(directory()?, request.side.unwrap_or(64)),
-        DataKind::Folder => folder::open_folder(directory()?, request.side.unwrap_or(32)),
+        kind @ (DataKind::TinyImageNet | DataKind::Folder) => {
+            let (directory, side) = (directory()?, request.side.unwrap_or(kind.usual_side()));
+            match kind {
+                _ if packed::is_packed(directory) => packed::open(directory, kind, side),
+                DataKind::TinyImageNet => folder::list_tiny_imagenet(directory)?.load(kind, side),
+                _ => folder::list_folder(directory)?.load(kind, side),
+            }
+        }
     }
 }
 

@@ -6,7 +6,7 @@
 //! detail    layers before and after, and masks (SNL Fig. 4), from a run's checkpoint or a record's recipe and mask
 //! charts    accuracy against what users pay
 //! seeds     mean and deviation over the seeds of one recipe
-//! scatter   points over a logarithmic axis
+//! scatter   points over a logarithmic axis; labels finds places for their numbers
 //! picture   bars and masks
 //! page      the page: self-contained, light and dark, sortable with a few lines of script, complete without it
 //! ```
@@ -16,6 +16,7 @@
 mod charts;
 mod detail;
 mod fronts;
+mod labels;
 mod page;
 mod picture;
 mod scatter;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use network::text::with_causes;
 
-use super::{DataError, DataKind, DataPair, DataRequest, Dataset, cifar, folder, open};
+use super::{DataError, DataKind, DataPair, DataRequest, Dataset, cifar, folder, open, packed};
 
 /// What was found in a folder.
 #[derive(Debug)]
@@ -70,6 +70,9 @@ fn detect(directory: &Path) -> Option<(DataKind, &'static str)> {
         if let Some(form) = cifar::is_there(kind, directory) {
             return Some((kind, form));
         }
+    }
+    if let Some(kind) = packed::kind_in(directory) {
+        return Some((kind, "packed"));
     }
     if folder::find_tiny_imagenet(directory).is_some() {
         return Some((DataKind::TinyImageNet, "as released"));

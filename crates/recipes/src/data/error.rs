@@ -85,6 +85,20 @@ pub enum DataError {
         /// What is wrong.
         reason: String,
     },
+    /// A packed set that is not whole.
+    #[error("{}: {reason}", path.display())]
+    Packed {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A set that is no folder of image files.
+    #[error("{} has few files already; Tiny ImageNet and folders of images can be packed", kind.name())]
+    NothingToPack {
+        /// The set.
+        kind: DataKind,
+    },
     /// No class folders with images.
     #[error(
         "{} holds no images in class folders; expected {}/CLASS/*.png, .jpg, .jpeg or .webp",

@@ -9,10 +9,11 @@
 //! An image of another size loses what its longer side has too much on both ends and is resized.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, Seek};
 use std::path::{Path, PathBuf};
 
 use image::imageops::FilterType;
-use image::{DynamicImage, ImageReader};
+use image::{DynamicImage, ImageError, ImageReader};
 
 use super::split::{HELD_OUT_SEED, held_out_split};
 use super::{DataError, DataKind, DataPair, Dataset, color_set};
@@ -27,10 +28,29 @@ const TINY_IMAGENET_FOLDER: &str = "tiny-imagenet-200";
 const TEST_FOLDERS: [&str; 3] = ["val", "test", "validation"];
 
 /// A file and its class.
-type Labeled = (PathBuf, u16);
+pub(super) type Labeled = (PathBuf, u16);
 
-/// Opens class folders.
-pub(super) fn open_folder(directory: &Path, side: usize) -> Result<DataPair, DataError> {
+/// The files of a set, not read yet.
+pub(super) struct Listing {
+    pub(super) name: String,
+    pub(super) classes: Vec<String>,
+    pub(super) training: Vec<Labeled>,
+    pub(super) test: Vec<Labeled>,
+}
+
+impl Listing {
+    /// Decodes all of them.
+    pub(super) fn load(&self, kind: DataKind, side: usize) -> Result<DataPair, DataError> {
+        let empty = color_set(kind, &self.name, side, self.classes.clone());
+        Ok(DataPair {
+            training: load_files(empty.clone(), &self.training)?,
+            test: load_files(empty, &self.test)?,
+        })
+    }
+}
+
+/// Finds the images of class folders.
+pub(super) fn list_folder(directory: &Path) -> Result<Listing, DataError> {
     let name =
         directory.file_name().map_or_else(|| "images".to_owned(), |name| name.to_string_lossy().into_owned());
     let (classes, training, test) = find_parts(directory)?;
@@ -44,8 +64,7 @@ pub(super) fn open_folder(directory: &Path, side: usize) -> Result<DataPair, Dat
             (pick(kept), pick(held_out))
         }
     };
-    let empty = color_set(DataKind::Folder, &name, side, classes);
-    Ok(DataPair { training: load(empty.clone(), &training)?, test: load(empty, &test)? })
+    Ok(Listing { name, classes, training, test })
 }
 
 /// The classes, the training images and, where they have a folder of their own, the test images.
@@ -131,8 +150,16 @@ pub(super) fn find_tiny_imagenet(directory: &Path) -> Option<PathBuf> {
         .find(|place| place.join("val/val_annotations.txt").is_file() && place.join("train").is_dir())
 }
 
-/// Opens Tiny ImageNet; its validation images are the test set, since the test images have no public classes.
-pub(super) fn open_tiny_imagenet(directory: &Path, side: usize) -> Result<DataPair, DataError> {
+/// Tiny ImageNet where its files are there, class folders elsewhere; nothing is read.
+pub fn kind_in_folders(directory: &Path) -> DataKind {
+    match find_tiny_imagenet(directory) {
+        Some(_) => DataKind::TinyImageNet,
+        None => DataKind::Folder,
+    }
+}
+
+/// Finds the images of Tiny ImageNet; its validation images are the test set, since the test images have no public classes.
+pub(super) fn list_tiny_imagenet(directory: &Path) -> Result<Listing, DataError> {
     let kind = DataKind::TinyImageNet;
     let Some(place) = find_tiny_imagenet(directory) else {
         let missing = "there is no train folder with val/val_annotations.txt beside it".to_owned();
@@ -142,8 +169,8 @@ pub(super) fn open_tiny_imagenet(directory: &Path, side: usize) -> Result<DataPa
     let test = annotated(&place.join("val"), &codes)?;
     let words = words(&place.join("words.txt"))?;
     let name = |code: &String| words.get(code).cloned().unwrap_or_else(|| code.clone());
-    let empty = color_set(kind, kind.name(), side, codes.iter().map(name).collect());
-    Ok(DataPair { training: load(empty.clone(), &training)?, test: load(empty, &test)? })
+    let classes = codes.iter().map(name).collect();
+    Ok(Listing { name: kind.name().to_owned(), classes, training, test })
 }
 
 /// `val_annotations.txt`: file, class and a box per line, separated by tabs.
@@ -181,8 +208,23 @@ fn words(path: &Path) -> Result<BTreeMap<String, String>, DataError> {
         .collect())
 }
 
-/// Decodes files into a set, several at a time.
-fn load(mut set: Dataset, files: &[Labeled]) -> Result<Dataset, DataError> {
+fn load_files(set: Dataset, files: &[Labeled]) -> Result<Dataset, DataError> {
+    let labels = files.iter().map(|(_, label)| *label).collect();
+    load(set, labels, |index, side, place| {
+        let path = &files[index].0;
+        let unreadable = FileError::on("read", path);
+        let reader =
+            ImageReader::open(path).and_then(ImageReader::with_guessed_format).map_err(unreadable)?;
+        decode(reader, side, place).map_err(|source| DataError::Image { path: path.clone(), source })
+    })
+}
+
+/// Decodes images into a set, several at a time. `decode` is given a number, the wanted side, and the place.
+pub(super) fn load(
+    mut set: Dataset,
+    labels: Vec<u16>,
+    decode: impl Fn(usize, usize, &mut [u8]) -> Result<(), DataError> + Sync,
+) -> Result<Dataset, DataError> {
     let stride = set.shape.scalars();
     if !set.shape.is_sane() {
         return Err(DataError::TooMany {
@@ -191,36 +233,37 @@ fn load(mut set: Dataset, files: &[Labeled]) -> Result<Dataset, DataError> {
             limit: network::shape::MAX_SIDE as u64,
         });
     }
-    let total = stride * files.len() as u64;
+    let total = stride * labels.len() as u64;
     if total > MAX_SET_BYTES {
         return Err(DataError::TooMany { what: "a set's bytes", value: total, limit: MAX_SET_BYTES });
     }
     set.images = vec![0; total as usize];
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let chunk = files.len().div_ceil(threads).max(1);
-    let side = set.shape.height;
+    let chunk = labels.len().div_ceil(threads).max(1);
+    let (side, decode) = (set.shape.height, &decode);
     std::thread::scope(|scope| {
-        let parts = files.chunks(chunk).zip(set.images.chunks_mut(chunk * stride as usize));
+        let parts = set.images.chunks_mut(chunk * stride as usize).enumerate();
         let workers: Vec<_> = parts
-            .map(|(files, space)| {
+            .map(|(part, space)| {
                 scope.spawn(move || {
-                    let mut places = files.iter().zip(space.chunks_exact_mut(stride as usize));
-                    places.try_for_each(|((path, _), place)| decode(path, side, place))
+                    let mut places = space.chunks_exact_mut(stride as usize).enumerate();
+                    places.try_for_each(|(index, place)| decode(part * chunk + index, side, place))
                 })
             })
             .collect();
         workers.into_iter().try_for_each(|worker| worker.join().expect("a decoder returns its errors"))
     })?;
-    set.labels = files.iter().map(|(_, label)| *label).collect();
+    set.labels = labels;
     Ok(set)
 }
 
-/// One image file as three maps of the wanted side.
-fn decode(path: &Path, side: usize, place: &mut [u8]) -> Result<(), DataError> {
-    let unreadable = FileError::on("read", path);
-    let reader = ImageReader::open(path).and_then(ImageReader::with_guessed_format).map_err(unreadable)?;
-    let image = reader.decode().map_err(|source| DataError::Image { path: path.into(), source })?;
-    let image = fit(image, side as u32).into_rgb8();
+/// One image as three maps of the wanted side.
+pub(super) fn decode(
+    reader: ImageReader<impl BufRead + Seek>,
+    side: usize,
+    place: &mut [u8],
+) -> Result<(), ImageError> {
+    let image = fit(reader.decode()?, side as u32).into_rgb8();
     let pixels = side * side;
     for (index, color) in image.pixels().enumerate() {
         for channel in 0..3 {

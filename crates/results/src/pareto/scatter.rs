@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::labels::Labels;
 use crate::html::escape;
 use crate::report::chart::{number, ticks};
 
@@ -56,6 +57,7 @@ impl Scatter {
                 series.draw(&mut svg, &frame);
             }
         }
+        self.labels(&mut svg, &frame);
         svg.push_str("</svg>");
         svg + &self.legend()
     }
@@ -88,6 +90,16 @@ impl Scatter {
             HEIGHT - 6.0,
             escape(&self.x_title)
         );
+    }
+
+    fn labels(&self, svg: &mut String, frame: &Frame) {
+        let mut labels = Labels::default();
+        let marks = self.series.iter().flat_map(|series| &series.marks);
+        for mark in marks.filter(|mark| mark.x > 0.0 && !mark.label.is_empty()) {
+            let (left, base) = labels.place(frame.x(mark.x), frame.y(mark.y), &mark.label);
+            let text = escape(&mark.label);
+            let _ = write!(svg, "<text class=\"label\" x=\"{left:.1}\" y=\"{base:.1}\">{text}</text>");
+        }
     }
 
     fn legend(&self) -> String {
@@ -172,15 +184,6 @@ impl Series {
                  stroke=\"var(--c{color})\" stroke-width=\"1.5\"><title>{}</title></circle>",
                 escape(&mark.title)
             );
-            if !mark.label.is_empty() {
-                let _ = write!(
-                    svg,
-                    "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                    left + 9.0,
-                    top + 14.0,
-                    escape(&mark.label)
-                );
-            }
         }
     }
 }

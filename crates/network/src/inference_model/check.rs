@@ -210,8 +210,11 @@ impl ModelOutline {
         if stated > MAX_FRACTION { Err(StepFault::FractionLimit { stated }) } else { Ok(()) }
     }
 
-    /// Enough bits are left to compare, and none are dropped that there are not.
+    /// A value of this width exists, enough bits are left to compare, and none are dropped that there are not.
     fn check_shift(&self, step: &ModelStep, width: u32, shift: u32) -> Outcome<()> {
+        if !ring_exists(width) {
+            return Err(StepFault::ComparedBits { width });
+        }
         if width.saturating_sub(shift) < MIN_COMPARED_BITS || self.fraction(step.inputs[0]) < shift {
             return Err(StepFault::Shift { shift, width });
         }

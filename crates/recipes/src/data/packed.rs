@@ -330,8 +330,9 @@ mod tests {
         let error = pack(DataKind::Cifar100, Path::new("."), out.path(), 1 << 20).unwrap_err().to_string();
         assert!(error.contains("CIFAR-100 has few files already"), "{error}");
         let set = class_folders();
-        let error = pack(DataKind::Folder, set.path(), out.path(), 10).unwrap_err().to_string();
-        assert!(error.contains("10"), "{error}");
+        let error =
+            network::text::with_causes(&pack(DataKind::Folder, set.path(), out.path(), 10).unwrap_err());
+        assert!(error.contains("more than 10 bytes"), "{error}");
         assert!(!is_packed(out.path()));
     }
 }

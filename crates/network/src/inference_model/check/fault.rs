@@ -213,6 +213,12 @@ pub enum StepFault {
         /// What is needed.
         needed: u32,
     },
+    /// Values wider than every ring.
+    #[error("it compares values of {width} bits; from 1 to {MAX_RING_BITS} are possible")]
+    ComparedBits {
+        /// The width.
+        width: u32,
+    },
     /// A shift that leaves too little.
     #[error(
         "a shift of {shift} bits does not fit its input's fraction, or leaves fewer than two of a width of {width}"

@@ -241,7 +241,12 @@ fn rings_must_hold_what_their_readers_need() {
     two_left.steps[1].operation = activate(9, 7, None, SiteMask::KeepAll);
     assert_eq!(two_left.check(), Ok(()));
     assert!(step_refusal(1, activate(20, 7, Some(1 << 12), SiteMask::KeepAll)).contains("ceiling 4096"));
-    assert!(step_refusal(1, activate(u32::MAX, 7, None, SiteMask::DropAll)).contains("needs 4294967295"));
+    // No shift of a ceiling by more bits than it has.
+    for width in [63, 72, u32::MAX] {
+        let words = step_refusal(1, activate(width, 7, Some(100), SiteMask::KeepAll));
+        assert!(words.contains(&format!("compares values of {width} bits")), "{words}");
+    }
+    assert!(step_refusal(1, activate(62, 7, None, SiteMask::DropAll)).contains("needs 63"));
     let pool = Pool::new(1, 1);
     let maximum = ModelOperation::Maximum { pool, width: 23 };
     let message = refusal(|outline| {

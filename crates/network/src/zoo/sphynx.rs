@@ -4,6 +4,9 @@
 //! ends with a 1x1 convolution and the ReLU, on a quarter of the concatenated channels. Channels grow fourfold at
 //! each reduce cell, so that every cell has the same number of ReLUs (ReLU balancing). A "vanilla" convolution is
 //! two stacked ones; batch norms of the three 1x1 convolutions have no learned scale.
+//!
+//! With `values=K` a cell ends with shared signs ([`SharedSigns`]) instead: it has K times the channels and the same number of
+//! comparisons. That is not in the paper.
 
 use std::path::Path;
 
@@ -11,7 +14,9 @@ use super::cells::{CellPlace, CellRow, joined, wire};
 use super::genotype::{self, CellOperation, Genotype};
 use super::name::Name;
 use super::{Parts, StemForm, ZooError};
-use crate::spec::{Cell, Conv, FactorizedReduce, Layer, Pool, Stem};
+use crate::spec::{
+    Cell, Conv, FactorizedReduce, Grouping, Layer, MAX_VALUES_PER_SIGN, Pool, SharedSigns, Stem,
+};
 
 /// The published networks: channels, cells, positions of the reduce cells (Sphynx Table 16). It lacks (12, 10) and
 /// (15, 10), which are the 491.5K and 614.4K of Tables 2 and 4; their reduce cells are those of all depths of 10.
@@ -38,9 +43,18 @@ pub(super) fn build(name: &mut Name) -> Result<Parts, ZooError> {
     let is_activated = name.choice("modules", &[("linear", false), ("relu", true)])?;
     let preprocesses = name.choice("preprocess", &[("linear", true), ("none", false)])?;
     let form = StemForm::option(name)?;
+    let values = name.count("values", 1)?;
+    if values > MAX_VALUES_PER_SIGN {
+        return Err(name.bad(
+            "values",
+            values,
+            format_args!("from 1 to {MAX_VALUES_PER_SIGN} values a sign"),
+        ));
+    }
     let reduce = reduce.unwrap_or_else(|| default_reduce(channels, depth, form));
+    let channels = channels.saturating_mul(values);
     let row = CellRow::new(name, channels, depth, growth, reduce)?;
-    let plan = CellPlan { genotype, is_separable, is_activated, preprocesses };
+    let plan = CellPlan { genotype, is_separable, is_activated, preprocesses, end: end(values) };
     let mut parts = Parts::pooled(Vec::new(), Vec::new());
     parts.stem = stem(form, channels);
     parts.stages = row.stages(form == StemForm::ImageNet, |place| plan.cell(place));
@@ -91,6 +105,17 @@ fn stem(form: StemForm, channels: usize) -> Stem {
     }
 }
 
+/// The activation at the end of a cell.
+fn end(values_per_sign: usize) -> Layer {
+    match values_per_sign {
+        1 => Layer::Relu,
+        _ => Layer::SharedSigns(SharedSigns {
+            grouping: Grouping::Contiguous { values_per_sign },
+            slopes: true,
+        }),
+    }
+}
+
 struct CellPlan {
     genotype: Genotype,
     is_separable: bool,
@@ -98,6 +123,8 @@ struct CellPlan {
     is_activated: bool,
     /// Whether inputs are preprocessed also where their channels fit as they are (section 4.1, item 3 names none).
     preprocesses: bool,
+    /// What stands at the end of a cell.
+    end: Layer,
 }
 
 impl CellPlan {
@@ -114,7 +141,7 @@ impl CellPlan {
         };
         let newer = if fits(inputs[1]) { Vec::new() } else { one_by_one() };
         let mut post = one_by_one();
-        post.push(Layer::Relu);
+        post.push(self.end.clone());
         Cell {
             older,
             newer,
@@ -188,6 +215,17 @@ mod tests {
         let cost = Cost::of(&build(&format!("sphynx:c=5,d=5,cells={word}"), 32, 100).unwrap());
         assert_eq!(cost.relus, 25_600);
         assert!(cost.parameters < Cost::of(&build("sphynx:c=5,d=5", 32, 100).unwrap()).parameters);
+    }
+
+    #[test]
+    fn shared_signs_widen_cells_and_keep_the_comparisons() {
+        let cost = |name: &str| Cost::of(&build(name, 32, 100).unwrap());
+        let (one, four) = (cost("sphynx:c=5,d=5"), cost("sphynx:c=5,d=5,values=4"));
+        assert_eq!(cost("sphynx:c=5,d=5,values=1"), one);
+        assert_eq!((four.relus, four.gated_values), (25_600, 3 * 25_600));
+        assert_eq!(four.multiply_adds, cost("sphynx:c=20,d=5,reduce=0+1").multiply_adds);
+        let error = build("sphynx:values=100000", 32, 100).unwrap_err().to_string();
+        assert!(error.contains("values a sign"), "{error}");
     }
 
     #[test]

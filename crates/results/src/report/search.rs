@@ -245,6 +245,7 @@ mod tests {
             scores: scores(f64::from(number)),
             cells: Genotype::sphynx().to_word(),
             seconds: 1.5,
+            unrecorded: None,
         };
         let location = |number: u32| LocationEpoch {
             epoch: number,

@@ -43,6 +43,9 @@ pub struct CellEpoch {
     pub cells: String,
     /// Seconds of learning.
     pub seconds: f64,
+    /// Why a GPU could not record its steps, where that is so: each then takes longer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unrecorded: Option<String>,
 }
 
 impl CellEpoch {

@@ -84,6 +84,9 @@ impl OptimizeWatch for Terminal {
             left(epoch.seconds, epoch.epoch, epoch.epochs),
             epoch.cells
         ));
+        if let (1, Some(reason)) = (epoch.epoch, &epoch.unrecorded) {
+            self.0.say(&format!("  steps could not be recorded, so each takes longer: {reason}"));
+        }
     }
 
     fn locations(&mut self, epoch: &LocationEpoch) {

@@ -174,6 +174,7 @@ impl<'a> CellSearcher<'a> {
             cells: cells.map_err(recipes::method::OptimizeError::from)?.to_word(),
             scores,
             seconds,
+            unrecorded: self.recorded[usize::from(moves_scores)].refusal().map(str::to_owned),
         })
     }
 

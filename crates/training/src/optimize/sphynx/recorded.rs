@@ -22,11 +22,19 @@ pub(super) enum Recorded {
     NotYet,
     /// Recorded.
     Step(CapturedStep),
-    /// It cannot be.
-    No,
+    /// It cannot be; why, on a device that records others.
+    No(Option<String>),
 }
 
 impl Recorded {
+    /// Why a GPU could not record it.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        match self {
+            Self::No(reason) => reason.as_deref(),
+            Self::NotYet | Self::Step(_) => None,
+        }
+    }
+
     /// Makes a step. Nothing in it may wait for the device or read from it.
     ///
     /// # Errors
@@ -42,7 +50,7 @@ impl Recorded {
         }
         match self {
             Self::Step(captured) => Ok(captured.replay()?),
-            Self::NotYet | Self::No => {
+            Self::NotYet | Self::No(_) => {
                 let _alone = device.alone();
                 Ok(guarded(|| step(state))?)
             }
@@ -56,7 +64,7 @@ fn record<S: Recordable>(
     step: impl Fn(&mut S),
 ) -> Result<Recorded, LearnError> {
     if device == Device::Cpu {
-        return Ok(Recorded::No);
+        return Ok(Recorded::No(None));
     }
     choose_fastest_convolutions();
     let before = guarded(|| no_grad(|| state.changed().iter().map(Tensor::copy).collect::<Vec<_>>()))?;
@@ -76,9 +84,9 @@ fn record<S: Recordable>(
         Ok(step) => Ok(Recorded::Step(step)),
         Err(GraphError::Step(error @ TensorError::OutOfMemory { .. })) => Err(error.into()),
         // A step that cannot be recorded is run as it is.
-        Err(_) => {
+        Err(error) => {
             guarded(|| undo(state))?;
-            Ok(Recorded::No)
+            Ok(Recorded::No(Some(error.to_string())))
         }
     }
 }

@@ -234,7 +234,7 @@ fn models_are_checked_against_the_notes_beside_them() {
             let folder = format!("{pictures}/{part}/{class}");
             std::fs::create_dir_all(&folder).unwrap();
             for index in 0..count {
-                let color = image::Rgb([shade, 10 * index, 3 * shade / 5]);
+                let color = image::Rgb([shade, 10 * index, shade / 2]);
                 image::RgbImage::from_pixel(16, 16, color).save(format!("{folder}/{index}.png")).unwrap();
             }
         }

@@ -1,10 +1,12 @@
-//! Fewer comparisons for the accuracy: what the papers' four methods, and shared signs, do for a network, data and a budget.
+//! Fewer comparisons for the accuracy: what the papers' methods, SENet and shared signs do for a network, data and a budget.
 //!
 //! ```text
 //! candidates    DeepReDuce: criticality by training; cull, thin, reshape (section 3)
 //! penalty       SNL: how strongly keep scores are pushed to zero (section 3)
+//! taylor        SNL without a penalty: what the loss says of each ReLU, and how many go after each epoch
 //! settle        SNL: from keep scores to an exact mask
 //! hybrenet      DeepReShape: HybReNets for a budget, ReLU-reuse below (section 4, Algorithm 2)
+//! senet         SENet: ReLUs for each layer by its sensitivity
 //! sphynx        Sphynx: cells and locations by search (section 4)
 //! shared_signs  ours: widths, signs and values a sign for a budget of comparisons
 //! grouping      which channels share a sign
@@ -28,10 +30,12 @@ mod penalty;
 mod planned;
 mod preview;
 mod section;
+pub mod senet;
 mod settle;
 pub mod shared_signs;
 pub mod sphynx;
 mod sweep;
+pub mod taylor;
 mod teacher;
 
 use std::path::PathBuf;
@@ -95,6 +99,19 @@ pub enum OptimizeError {
     AlreadyReduced {
         /// The method.
         method: &'static str,
+    },
+    /// Parts of layers that are another network's.
+    #[error(transparent)]
+    Allocation(#[from] senet::AllocationError),
+    /// A method for single ReLUs on shared signs.
+    #[error(
+        "{method} takes ReLUs one by one, and {network} shares signs; use `snl` for it, or another network"
+    )]
+    SharesSigns {
+        /// The method.
+        method: &'static str,
+        /// The network.
+        network: String,
     },
     /// No network that shared signs are placed on.
     #[error("{network} cannot share signs for a budget: {reason}")]

@@ -224,3 +224,51 @@ fn the_results_that_come_with_the_source_are_measured_to_the_end() {
         assert!(!point["detail"]["layers"].as_array().unwrap().is_empty(), "{title}");
     }
 }
+
+#[test]
+fn models_are_checked_against_the_notes_beside_them() {
+    let scratch = ScratchFolder::new("check");
+    let (models, pictures) = (scratch.at("models"), scratch.at("pictures"));
+    for (part, count) in [("train", 1), ("val", 4)] {
+        for (class, shade) in [("dark", 20_u8), ("light", 200)] {
+            let folder = format!("{pictures}/{part}/{class}");
+            std::fs::create_dir_all(&folder).unwrap();
+            for index in 0..count {
+                let color = image::Rgb([shade, 10 * index, shade / 2]);
+                image::RgbImage::from_pixel(16, 16, color).save(format!("{folder}/{index}.png")).unwrap();
+            }
+        }
+    }
+    std::fs::create_dir_all(&models).unwrap();
+    let model = format!("{models}/tiny.sordino");
+    answer(&["freeze", "resnet10:m=2", "--input", "16", "--classes", "2", "-o", &model]);
+    let tried = json(&["evaluate", &model, "--data", &pictures, "--json"]);
+    let note = |digest: &Value, accuracy: Value| {
+        let note = serde_json::json!({ "digest": digest, "accuracy": { "images": 8, "integer": accuracy } });
+        std::fs::write(format!("{models}/tiny.frozen.json"), note.to_string()).unwrap();
+    };
+    let check = ["reproduce", "--check", "--models", &models, "--data", &pictures];
+    note(&tried["digest"], tried["integer_accuracy"].clone());
+    let text = answer(&check);
+    assert!(
+        text.contains("tiny.sordino") && text.contains("holds") && text.contains("1 of 1 models"),
+        "{text}"
+    );
+    let part = json(&[&check[..], &["--accuracy-images", "2", "--json"]].concat());
+    assert_eq!((&part[0]["verdict"], &part[0]["images"]), (&"agrees".into(), &2.into()));
+    let negative = |expected: &str| {
+        let output = sordino(&check);
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains(expected) && text.contains("0 of 1 models"), "{text}");
+    };
+    let share = tried["integer_accuracy"].as_f64().unwrap();
+    note(&tried["digest"], (if share > 0.5 { share - 0.125 } else { share + 0.125 }).into());
+    negative("differs");
+    note(&"00".into(), share.into());
+    negative("another file than its note says");
+    let text = refusal(&["reproduce", "--check", "--models", &models]);
+    assert!(text.contains("there are 1") && text.contains("--data DIR"), "{text}");
+    let text = refusal(&["reproduce", "--check", "--models", &pictures, "--data", &pictures]);
+    assert!(text.contains("no frozen models"), "{text}");
+}

@@ -53,7 +53,9 @@ fn the_reference_names_every_key_of_our_recipes() {
     let named: Words =
         spans(&page("reference/recipes.md").replace("```", "")).flat_map(identifiers).collect();
     let mut keys = Words::new();
-    for folder in ["recipes", "recipes/sweeps"] {
+    let folders =
+        ["recipes", "recipes/sweeps", "recipes/rows", "recipes/tiny-imagenet", "recipes/deepreduce-table-4"];
+    for folder in folders {
         for entry in std::fs::read_dir(repository().join(folder)).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|extension| extension == "toml") {

@@ -21,6 +21,8 @@ pub(crate) struct Losses {
     pub(crate) distillation: Option<Distillation>,
     /// Of the auxiliary head's cross-entropy.
     pub(crate) auxiliary_weight: f32,
+    /// Of the distance of attention maps from the teacher's, at the ends of the stages.
+    pub(crate) attention: f32,
 }
 
 /// The labels of a batch.

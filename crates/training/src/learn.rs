@@ -16,6 +16,7 @@ mod bench;
 mod error;
 mod evaluate;
 mod images;
+mod inside;
 mod optimizer;
 mod state;
 mod step;
@@ -143,6 +144,8 @@ pub(crate) struct Learner {
     /// Summed loss and right answers.
     totals: Tensor,
     recorded: Recorded,
+    /// What is summed up of the network's inside.
+    sums: inside::Sums,
     /// Those that learn from the same batches and teacher.
     fellows: Vec<Fellow>,
     /// Whether a step was made. In the first one nothing runs side by side: libraries time their algorithms in it.
@@ -231,6 +234,7 @@ impl Learner {
             tables,
             totals,
             recorded,
+            sums: inside::Sums::default(),
             fellows: Vec::new(),
             is_settled: false,
             fixed_batch: None,
@@ -250,6 +254,9 @@ impl Learner {
         for learner in others {
             if seen(&learner) != seen(self) || !learner.fellows.is_empty() {
                 return Err(LearnError::Apart);
+            }
+            if let Some(teacher) = self.teacher.as_ref().filter(|_| learner.wanted().stages) {
+                inside::check_maps(&learner.network, teacher)?;
             }
             self.fellows.push(Fellow { lane: Lane::new(self.network.device())?, learner });
         }
@@ -431,6 +438,9 @@ fn check_fit(
     images.check(network)?;
     teacher.map_or(Ok(()), |teacher| images.check(teacher))?;
     options.check(has_teacher, images.len())?;
+    if let Some(teacher) = teacher.filter(|_| options.losses.attention > 0.0) {
+        inside::check_maps(network, teacher)?;
+    }
     let is_elsewhere = |device: Device| device != network.device();
     if is_elsewhere(images.pixels.device()) || teacher.is_some_and(|teacher| is_elsewhere(teacher.device())) {
         return Err(LearnError::Devices);

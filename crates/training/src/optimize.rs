@@ -3,8 +3,8 @@
 //! ```text
 //! OUT/recipe.toml      whose folder it is: another recipe is refused
 //! OUT/teacher          the full network, where no teacher was given; for shared signs the one that the recipe names
-//! OUT/search           SNL: checkpoints and `search.jsonl`
-//! OUT/settled          SNL: the masked network before fine-tuning, `mask.sordino-mask`, `settled.json`
+//! OUT/search           SNL, SENet: checkpoints and `search.jsonl`
+//! OUT/settled          SNL, SENet: the masked network before fine-tuning, `mask.sordino-mask`, `settled.json`
 //! OUT/cells            Sphynx: the search of cells, `cells.toml`; `locations`: that of reduce cells
 //! OUT/probe-S1 ...     DeepReDuce: networks with ReLUs in one stage alone; `criticality.json`
 //! OUT/trained ...      the results: runs like any other
@@ -18,6 +18,7 @@ mod deepreduce;
 mod deepreshape;
 mod error;
 mod identity;
+mod senet;
 mod shared_signs;
 mod snl;
 mod sphynx;
@@ -62,7 +63,7 @@ pub struct OptimizeOptions {
 pub trait OptimizeWatch: Watch {
     /// A part begins.
     fn part(&mut self, title: &str);
-    /// An epoch of SNL's search is done.
+    /// An epoch of SNL's or SENet's search is done.
     fn search(&mut self, epoch: &SearchEpoch);
     /// An epoch of Sphynx's search of cells is done.
     fn cells(&mut self, epoch: &CellEpoch);
@@ -115,6 +116,7 @@ pub fn optimize(
         OptimizeSection::DeepReduce(deepreduce) => job.deepreduce(deepreduce, watch),
         OptimizeSection::DeepReshape(deepreshape) => job.deepreshape(deepreshape, watch),
         OptimizeSection::SharedSigns(signs) => job.shared_signs(signs, &images, watch),
+        OptimizeSection::Senet(senet) => job.senet(senet, &images, watch),
         OptimizeSection::Sphynx(sphynx) => job.sphynx(sphynx, &images, watch),
     };
     let found = found.inspect_err(|_| identity::release(&options.folder))?;

@@ -1,5 +1,7 @@
 //! What a recipe would train, without training it; refuses what cannot be done.
 
+use std::path::Path;
+
 use network::cost::Cost;
 use network::design::CriticalityOrder;
 use network::shape::Shape;
@@ -17,7 +19,7 @@ use crate::recipe::{NetworkSection, Recipe};
 /// What a recipe would train.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Preview {
-    /// SNL: one network loses ReLUs one by one.
+    /// SNL and SENet: one network loses ReLUs one by one.
     Search {
         /// The network.
         network: String,
@@ -55,7 +57,7 @@ pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview,
             must_be_plain(recipe)?;
             return Ok(Preview::Sphynx(sphynx::plan(recipe, section, shape, classes)?));
         }
-        OptimizeSection::Snl(_) => must_have_teacher(recipe)?,
+        OptimizeSection::Snl(_) | OptimizeSection::Senet(_) => must_have_teacher(recipe)?,
         OptimizeSection::DeepReduce(_) | OptimizeSection::DeepReshape(_) => {
             must_have_teacher(recipe)?;
             must_be_plain(recipe)?;
@@ -67,11 +69,19 @@ pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview,
     let budget = section.budget().map(|budget| budget.resolve(spec.name(), before.relus)).transpose()?;
     match section {
         OptimizeSection::Snl(snl) => {
-            if let Some(path) = snl.start.as_ref().filter(|path| checkpoint::find(path).is_err()) {
-                return Err(OptimizeError::NoStart { path: path.clone() });
-            }
+            must_have_start(snl.start.as_deref())?;
             let budget = budget.expect("SNL's section has a budget");
             Ok(Preview::Search { network: spec.name().to_owned(), before, budget })
+        }
+        OptimizeSection::Senet(senet) => {
+            must_have_start(senet.start.as_deref())?;
+            senet.check_ratios(&spec)?;
+            let network = spec.name().to_owned();
+            if before.shares_signs() {
+                return Err(OptimizeError::SharesSigns { method: section.method(), network });
+            }
+            let budget = budget.expect("SENet's section has a budget");
+            Ok(Preview::Search { network, before, budget })
         }
         OptimizeSection::DeepReduce(deepreduce) => {
             let Some(order) = &deepreduce.order else {
@@ -96,6 +106,13 @@ pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview,
         OptimizeSection::SharedSigns(_) | OptimizeSection::Sphynx(_) => {
             unreachable!("they were planned above")
         }
+    }
+}
+
+fn must_have_start(start: Option<&Path>) -> Result<(), OptimizeError> {
+    match start.filter(|path| checkpoint::find(path).is_err()) {
+        Some(path) => Err(OptimizeError::NoStart { path: path.to_owned() }),
+        None => Ok(()),
     }
 }
 
@@ -202,6 +219,8 @@ mod tests {
         assert!(text.contains("/nowhere") && text.contains("sordino train"), "{text}");
         let text = refusal("method = \"snl\"\nbudget = 5000\nstart = \"/nowhere\"", "");
         assert!(text.contains("start from at /nowhere"), "{text}");
+        let text = refusal("method = \"senet\"\nbudget = 5000\nratios = [0.5]", "");
+        assert!(text.contains("17 layers"), "{text}");
         let text = refusal("method = \"deepreshape\"\nbudget = 30000", "thin = [1]");
         assert!(text.contains("remove cull, thin"), "{text}");
         let text = refusal("method = \"shared-signs\"\nbudget = 30000", "");

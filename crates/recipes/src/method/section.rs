@@ -1,6 +1,6 @@
 //! What a recipe says about optimizing: the method, its budget, its switches.
 //!
-//! The recipe's `[training]` is the last training: SNL's fine-tuning, DeepReDuce's and DeepReShape's training of the
+//! The recipe's `[training]` is the last training: SNL's and SENet's fine-tuning, DeepReDuce's and DeepReShape's training of the
 //! reduced network, each with the recipe's teacher.
 
 use std::path::PathBuf;
@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use network::spec::MAX_VALUES_PER_SIGN;
 use serde::{Deserialize, Serialize};
 
+use super::senet::SenetSection;
 use super::sphynx::SphynxSection;
 use super::{Granularity, GroupingRule, MAX_MOVED, PenaltySchedule, ReluBudget};
 
@@ -24,6 +25,8 @@ pub enum OptimizeSection {
     /// Signets for a budget.
     #[serde(rename = "shared-signs")]
     SharedSigns(SharedSignsSection),
+    /// ReLUs for each layer by its sensitivity.
+    Senet(SenetSection),
     /// Cells and locations by search.
     Sphynx(Box<SphynxSection>),
 }
@@ -36,6 +39,7 @@ impl OptimizeSection {
             Self::DeepReduce(_) => "deepreduce",
             Self::DeepReshape(_) => "deepreshape",
             Self::SharedSigns(_) => "shared-signs",
+            Self::Senet(_) => "senet",
             Self::Sphynx(_) => "sphynx",
         }
     }
@@ -47,6 +51,7 @@ impl OptimizeSection {
             Self::DeepReduce(section) => section.budget,
             Self::DeepReshape(section) => Some(section.budget),
             Self::SharedSigns(section) => Some(section.budget),
+            Self::Senet(section) => Some(section.budget),
             Self::Sphynx(section) => Some(section.budget),
         }
     }
@@ -58,6 +63,7 @@ impl OptimizeSection {
             Self::DeepReduce(section) => section.budget = Some(budget),
             Self::DeepReshape(section) => section.budget = budget,
             Self::SharedSigns(section) => section.budget = budget,
+            Self::Senet(section) => section.budget = budget,
             Self::Sphynx(section) => section.budget = budget,
         }
     }
@@ -67,6 +73,7 @@ impl OptimizeSection {
         match self {
             Self::Snl(section) => section.out_of_range(),
             Self::SharedSigns(section) => section.out_of_range(),
+            Self::Senet(section) => section.out_of_range(),
             Self::Sphynx(section) => section.out_of_range(),
             Self::DeepReduce(_) | Self::DeepReshape(_) => None,
         }
@@ -87,6 +94,12 @@ impl SnlSection {
             ("optimize.learning_rate", section.learning_rate, section.learning_rate > 0.0, "a rate above 0"),
             ("optimize.temperature", section.temperature, section.temperature > 0.0, "a number above 0"),
             ("optimize.batch", section.batch as f64, section.batch >= 2, "2 images or more"),
+            (
+                "optimize.taylor_epochs",
+                f64::from(section.taylor_epochs.unwrap_or(1)),
+                section.taylor_epochs != Some(0),
+                "1 or more",
+            ),
             ("optimize.distillation", section.distillation, section.distillation >= 0.0, "0 or more"),
             ("optimize.max_moved", section.max_moved, (0.0..=0.5).contains(&section.max_moved), "0 to 0.5"),
         ];
@@ -111,6 +124,10 @@ pub struct SnlSection {
     /// How the penalty moves.
     #[serde(default)]
     pub penalty: PenaltySchedule,
+    /// Epochs in which [`taylor`](super::taylor) scores take the ReLUs down to the budget, without a penalty; keep scores are
+    /// learned under one where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taylor_epochs: Option<u32>,
     /// Adam's rate, for weights and scores.
     #[serde(default = "search_rate")]
     pub learning_rate: f64,
@@ -142,6 +159,7 @@ impl SnlSection {
             start: None,
             granularity: Granularity::default(),
             penalty: PenaltySchedule::default(),
+            taylor_epochs: None,
             learning_rate: search_rate(),
             batch: search_batch(),
             temperature: temperature(),
@@ -320,7 +338,7 @@ mod tests {
     fn unknown_keys_and_senseless_budgets_are_refused() {
         assert!(read("[optimize]\nmethod = \"snl\"\nbudget = 5\nlamda = 1\n").unwrap_err().contains("lamda"));
         assert!(read("[optimize]\nmethod = \"snl\"\nbudget = 0\n").unwrap_err().contains("budget of zero"));
-        assert!(read("[optimize]\nmethod = \"senet\"\nbudget = 5\n").unwrap_err().contains("deepreduce"));
+        assert!(read("[optimize]\nmethod = \"sanet\"\nbudget = 5\n").unwrap_err().contains("deepreduce"));
     }
 
     #[test]

@@ -111,8 +111,12 @@ impl KeepScores {
         Ok(Settled { moved: by_threshold.abs_diff(mask.relu_count()), mask, by_threshold })
     }
 
-    /// The highest scores, as many as fit the budget. Of equals the earlier one stays.
     fn best(&self, spec: &NetworkSpec, budget: u64) -> ActivationMask {
+        self.to_mask(spec, self.best_bits(budget))
+    }
+
+    /// The highest scores, as many as fit the budget. Of equals the earlier one stays.
+    pub(super) fn best_bits(&self, budget: u64) -> Vec<Vec<bool>> {
         let mut ranked: Vec<(f32, u32, u32)> = Vec::new();
         for (site, (_, scores)) in (0..).zip(&self.sites) {
             ranked.extend((0..).zip(scores).map(|(index, score)| (*score, site, index)));
@@ -130,7 +134,7 @@ impl KeepScores {
                 break;
             }
         }
-        self.to_mask(spec, keeps)
+        keeps
     }
 
     /// The mask of the scores above a threshold.

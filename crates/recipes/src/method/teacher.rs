@@ -12,13 +12,15 @@ pub fn own_teacher(recipe: &Recipe) -> Option<Recipe> {
         return None;
     }
     let mut teacher = Recipe { optimize: None, start: None, mask: None, teacher: None, ..recipe.clone() };
-    teacher.training.loss.distillation = None;
+    (teacher.training.loss.distillation, teacher.training.loss.attention) = (None, 0.0);
     match section {
         OptimizeSection::SharedSigns(section) => {
             teacher.network = NetworkSection::named(&section.teacher_network);
         }
         // What fine-tunes a network is too slow to train one.
-        OptimizeSection::Snl(_) => teacher.training.schedule = Schedule::default(),
+        OptimizeSection::Snl(_) | OptimizeSection::Senet(_) => {
+            teacher.training.schedule = Schedule::default()
+        }
         OptimizeSection::DeepReduce(_) | OptimizeSection::DeepReshape(_) | OptimizeSection::Sphynx(_) => {}
     }
     Some(teacher)

@@ -217,6 +217,13 @@ pub struct Loss {
     /// What is learned from the teacher.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distillation: Option<Distillation>,
+    /// Weight of the distance of the student's maps from the teacher's at the ends of the stages (SENet's fine-tuning).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub attention: f64,
+}
+
+fn is_zero(number: &f64) -> bool {
+    *number == 0.0
 }
 
 impl Loss {
@@ -400,6 +407,12 @@ impl TrainingSection {
         within("training.auxiliary_head.weight", head, 0.0, 10.0, "0 to 10")?;
         self.check_schedule()?;
         within("training.loss.label_smoothing", self.loss.label_smoothing, 0.0, 0.9, "0 to 0.9")?;
+        within("training.loss.attention", self.loss.attention, 0.0, 1e6, "0 to 1000000")?;
+        if self.loss.attention > 0.0 && self.loss.distillation.is_none() {
+            return Err(RecipeError::Together {
+                reason: "training.loss.attention stands beside a distillation; add [training.loss.distillation] or remove it",
+            });
+        }
         let (mixup, cutmix) = (self.augmentation.mixup, self.augmentation.cutmix);
         within("training.augmentation.mixup", mixup, 0.0, 10.0, "0 to 10")?;
         within("training.augmentation.cutmix", cutmix, 0.0, 10.0, "0 to 10")?;

@@ -240,12 +240,15 @@ fn price(recipe: &Recipe, spec: &NetworkSpec, teacher: Option<u64>) -> Result<(u
     match &recipe.optimize {
         None => Ok((1, training_minutes(recipe, macs, teacher, epochs))),
         Some(OptimizeSection::Snl(section)) => {
-            let search = match section.penalty {
-                PenaltySchedule::Paced { epochs, .. } => epochs,
+            let search = match (section.taylor_epochs, section.penalty) {
+                (Some(epochs), _) | (None, PenaltySchedule::Paced { epochs, .. }) => epochs,
                 // It has no length of its own; taken to be as long as our own schedule for small budgets.
-                PenaltySchedule::Patient { .. } => PATIENT_EPOCHS,
+                (None, PenaltySchedule::Patient { .. }) => PATIENT_EPOCHS,
             };
             Ok((1, training_minutes(recipe, macs, teacher, epochs + search)))
+        }
+        Some(OptimizeSection::Senet(section)) => {
+            Ok((1, training_minutes(recipe, macs, teacher, epochs + section.epochs)))
         }
         Some(OptimizeSection::DeepReduce(section)) => {
             let probes = if section.order.is_some() { 0 } else { spec.stage_count() };

@@ -26,6 +26,8 @@ enum Method {
     Deepreduce(DeepReduceArguments),
     /// Learn for every single ReLU whether it may go (SNL).
     Snl(SnlArguments),
+    /// Share the budget among layers by their sensitivity, and learn which ReLUs of each stay (SENet).
+    Senet(SenetArguments),
     /// Choose a HybReNet for the budget, with ReLU-reuse for the smallest (DeepReShape).
     Deepreshape(DeepReshapeArguments),
     /// Choose a signet for the budget, in which one comparison decides for several values.
@@ -118,6 +120,22 @@ struct SnlArguments {
     /// Reach the budget in about so many epochs [default: the recipe's schedule].
     #[arg(long, value_name = "COUNT")]
     search_epochs: Option<u32>,
+    /// Drop after each epoch the ReLUs whose removal would change the loss least, instead of learning keep scores under a
+    /// penalty.
+    #[arg(long)]
+    taylor: bool,
+}
+
+#[derive(Debug, Args)]
+struct SenetArguments {
+    #[command(flatten)]
+    common: CommonArguments,
+    /// A run of the network to start from [default: the teacher].
+    #[arg(long, value_name = "CHECKPOINT")]
+    start: Option<PathBuf>,
+    /// Epochs of the search of locations.
+    #[arg(long, value_name = "COUNT")]
+    search_epochs: Option<u32>,
 }
 
 #[derive(Debug, Args)]
@@ -195,6 +213,7 @@ impl Method {
         match self {
             Self::Deepreduce(arguments) => &arguments.common,
             Self::Snl(arguments) => &arguments.common,
+            Self::Senet(arguments) => &arguments.common,
             Self::Deepreshape(arguments) => &arguments.common,
             Self::SharedSigns(arguments) => &arguments.common,
             Self::Sphynx(arguments) => &arguments.common,

@@ -1,5 +1,7 @@
 //! `sordino reproduce --list`: the papers' tables and figures that train, with what they print, what we measured, and what
-//! they would cost. `sordino reproduce ID` trains one of them.
+//! they would cost. `sordino reproduce ID` trains one of them. `sordino reproduce --check` tries the models that ship.
+
+mod check;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -24,6 +26,15 @@ pub(super) struct Arguments {
     /// List all tables and figures; so does `sordino reproduce` alone.
     #[arg(long)]
     list: bool,
+    /// Try every frozen model again and compare with what stands beside it; needs --data.
+    #[arg(long, conflicts_with_all = ["id", "list", "row", "dry_run", "recipes", "teacher", "only"])]
+    check: bool,
+    /// For --check: the folder of the frozen models.
+    #[arg(long, value_name = "DIR", default_value = "models", requires = "check")]
+    models: PathBuf,
+    /// For --check: so many test images, evenly over all of them [default: all].
+    #[arg(long, value_name = "COUNT", requires = "check")]
+    accuracy_images: Option<usize>,
     /// Only rows whose name contains this.
     #[arg(long, value_name = "TEXT")]
     row: Option<String>,
@@ -51,7 +62,21 @@ pub(super) struct Arguments {
 impl Arguments {
     /// Refuses what means something for one table alone.
     fn must_only_list(&self) -> anyhow::Result<()> {
-        let Self { id: _, list: _, row, dry_run, recipes, data, teacher, only, slurm, run } = self;
+        let Self {
+            id: _,
+            list: _,
+            check: _,
+            models: _,
+            accuracy_images: _,
+            row,
+            dry_run,
+            recipes,
+            data,
+            teacher,
+            only,
+            slurm,
+            run,
+        } = self;
         slurm.must_submit()?;
         let is_given = [
             ("--row", row.is_some()),
@@ -121,6 +146,17 @@ struct RunReport<'a> {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    if arguments.check {
+        arguments.slurm.must_submit()?;
+        let check = check::Check {
+            models: &arguments.models,
+            data: arguments.data.as_deref(),
+            images: arguments.accuracy_images,
+            threads: arguments.run.threads,
+            json: arguments.run.json,
+        };
+        return check.run(out);
+    }
     let Some(id) = &arguments.id else {
         arguments.must_only_list()?;
         return list(arguments.run.json, out);

@@ -6,7 +6,7 @@ use network::walk::{ReluSite, SiteIndex};
 
 use super::parameters::{Declared, Role, Start};
 use super::{AssembleError, Granularity, Parameters, TrainableNetwork};
-use crate::tensor::{Device, Kind, Tensor, to_floats};
+use crate::tensor::{Device, Kind, Tensor, no_grad, to_floats};
 
 /// What one site does.
 pub(super) enum Activation {
@@ -33,6 +33,12 @@ impl Activation {
         Self::Mask { dropped: device.bytes(&dropped, &shape).to_kind(Kind::Bool) }
     }
 
+    /// The same with a truth value for each scalar, whatever the mask.
+    fn movable(mask: &SiteMask, shape: Shape, device: Device) -> Self {
+        let shape_of_map = [1, shape.channels as i64, shape.height as i64, shape.width as i64];
+        Self::Mask { dropped: device.bytes(&dropped(mask, shape), &shape_of_map).to_kind(Kind::Bool) }
+    }
+
     pub(super) fn apply(&self, input: &Tensor, ceiling: Option<u8>, parameters: &Parameters) -> Tensor {
         let activate = || match ceiling {
             None => input.relu(),
@@ -54,7 +60,62 @@ impl Activation {
     }
 }
 
+/// For each scalar 1 where its ReLU went.
+fn dropped(mask: &SiteMask, shape: Shape) -> Vec<u8> {
+    let places = (0..shape.channels)
+        .flat_map(|channel| (0..shape.height).map(move |row| (channel, row)))
+        .flat_map(|(channel, row)| (0..shape.width).map(move |column| (channel, row, column)));
+    places.map(|(channel, row, column)| u8::from(!mask.keeps(shape, channel, row, column))).collect()
+}
+
 impl TrainableNetwork {
+    /// Fixes which ReLUs stay, in a way that [`Self::move_mask`] can change without new tensors.
+    ///
+    /// # Errors
+    /// As for [`Self::set_mask`].
+    pub(crate) fn set_movable_mask(&mut self, mask: &ActivationMask) -> Result<(), AssembleError> {
+        self.set_mask(mask)?;
+        let device = self.setting.device;
+        let movable = |site: &ReluSite| Activation::movable(self.mask.site(site.index), site.shape, device);
+        self.activations = self.spec.walk().sites().iter().map(movable).collect();
+        Ok(())
+    }
+
+    /// Changes which ReLUs stay, in place: a recorded step reads the new choice.
+    ///
+    /// # Panics
+    /// If the mask is another network's, or the present one cannot be moved.
+    pub(crate) fn move_mask(&mut self, mask: &ActivationMask) {
+        for (site, activation) in self.spec.walk().sites().iter().zip(&mut self.activations) {
+            let Activation::Mask { dropped: present } = activation else {
+                panic!("a mask that can be moved")
+            };
+            let shape = present.size();
+            let new = Tensor::from_slice(&dropped(mask.site(site.index), site.shape)).view(shape.as_slice());
+            no_grad(|| present.copy_(&new.to_kind(Kind::Bool)));
+        }
+        self.mask = mask.clone();
+    }
+
+    /// Gives keep scores other values, in place; a list for each site.
+    ///
+    /// # Panics
+    /// If the lists do not fit the scores.
+    pub(crate) fn set_keep_scores(&mut self, scores: &[Vec<f32>]) {
+        let keeps: Vec<(usize, &Vec<f32>)> = (self.activations.iter().zip(scores))
+            .filter_map(|(activation, list)| match activation {
+                Activation::Scored { keep } => Some((*keep, list)),
+                _ => None,
+            })
+            .collect();
+        for (keep, list) in keeps {
+            let (_, mut master) = self.parameters.named().nth(keep).expect("the score is a parameter");
+            let shape = master.size();
+            no_grad(|| master.copy_(&Tensor::from_slice(list).view(shape.as_slice())));
+        }
+        self.parameters.refresh();
+    }
+
     /// Fixes which ReLUs stay. Keep scores, if there were any, are forgotten.
     ///
     /// # Errors

@@ -45,23 +45,24 @@ impl TrainableNetwork {
     /// # Panics
     /// When the framework refuses, as on a GPU without memory; [`crate::tensor::guarded`] makes that an error.
     pub fn forward(&self, images: &Tensor, mode: Mode<'_>) -> Output {
-        self.forward_watched(images, mode, &mut |_, _| {})
+        self.forward_watched(images, mode, &mut |_, _, _| {})
     }
 
-    /// The same; every step is shown with what it reads first.
+    /// The same; every step is shown with what it reads first and with what it makes.
     pub(crate) fn forward_watched(
         &self,
         images: &Tensor,
         mode: Mode<'_>,
-        watch: &mut dyn FnMut(&Step, &Tensor),
+        watch: &mut dyn FnMut(&Step, &Tensor, &Tensor),
     ) -> Output {
         let walk = self.spec.walk();
         let mut values: Vec<Option<Tensor>> = (0..walk.value_count()).map(|_| None).collect();
         values[0] = Some(images.to_kind(self.setting.precision.compute_kind()));
         let mut auxiliary = None;
         for (index, step) in walk.steps().iter().enumerate() {
-            watch(step, values[step.inputs[0].0].as_ref().expect("a value is kept until its last reader"));
             let output = self.step(index, step, &values, mode);
+            let input = values[step.inputs[0].0].as_ref().expect("a value is kept until its last reader");
+            watch(step, input, &output);
             if let Some(head) = self.auxiliary.as_ref().filter(|head| head.value == step.output) {
                 auxiliary = mode.is_training().then(|| head.forward(&output, &self.parameters, mode));
             }

@@ -31,7 +31,7 @@ pub(crate) fn sign_agreement(
                 network.forward_watched(
                     &images.pixels.range(start, count),
                     Mode::Evaluate,
-                    &mut |step, input| {
+                    &mut |step, input, _| {
                         let Some(place) = names.iter().position(|name| *name == step.name) else { return };
                         let (equal, pixels) = products(input);
                         counts[place] += pixels;

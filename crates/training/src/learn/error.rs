@@ -76,6 +76,25 @@ pub enum LearnError {
         /// Whether there is one.
         has_teacher: bool,
     },
+    /// No teacher with the same ReLU sites.
+    #[error(
+        "{network} is compared with a teacher that has the same ReLU layers; give a trained run of {network} as the teacher"
+    )]
+    OtherSites {
+        /// The network.
+        network: String,
+    },
+    /// Maps that cannot be compared.
+    #[error(
+        "training.loss.attention compares maps at the ends of the stages, and those of {teacher} have other sizes than those of \
+         {network}; give a teacher with the same stages, or set it to 0"
+    )]
+    OtherMaps {
+        /// The network.
+        network: String,
+        /// Its teacher.
+        teacher: String,
+    },
     /// Mixtures that exclude each other.
     #[error(
         "mixup and cutmix exclude each other, and decoupled distillation excludes both: it needs one label per image"

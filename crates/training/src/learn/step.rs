@@ -1,5 +1,6 @@
 //! One step, and how a step is undone.
 
+use super::inside::{self, Seen};
 use super::{Fellow, Learner};
 use crate::assemble::{Mode, NumberKinds, Output};
 use crate::distill::Targets;
@@ -19,8 +20,10 @@ impl Learner {
     pub(super) fn step(&mut self) {
         let row = no_grad(|| self.tables.read());
         let images = no_grad(|| self.batch(&row));
+        let wanted = self.fellows.iter().fold(self.wanted(), |wanted, it| wanted.or(it.learner.wanted()));
         let teacher = self.teacher.as_ref();
-        let teacher = no_grad(|| teacher.map(|teacher| teacher.forward(&images, Mode::Evaluate).logits));
+        let teacher =
+            no_grad(|| teacher.map(|teacher| inside::forward(teacher, &images, Mode::Evaluate, wanted)));
         for Fellow { learner, lane } in &mut self.fellows {
             lane.run(|| {
                 let row = no_grad(|| learner.tables.read());
@@ -38,22 +41,31 @@ impl Learner {
     }
 
     /// Learns from images and what a teacher says of them.
-    fn learn(&mut self, row: &super::tables::Row, images: &Tensor, teacher: Option<&Tensor>) {
+    fn learn(&mut self, row: &super::tables::Row, images: &Tensor, teacher: Option<&Seen>) {
         let targets = no_grad(|| self.targets(row));
-        let output = self.network.forward(images, Mode::Train { drop_path: row.drop_path.as_ref() });
+        let mode = Mode::Train { drop_path: row.drop_path.as_ref() };
+        let Seen { output, stages, sites } = inside::forward(&self.network, images, mode, self.wanted());
         let mut loss = self.options.losses.total(
             &output.logits,
             output.auxiliary.as_ref(),
-            teacher,
+            teacher.map(|teacher| &teacher.output.logits),
             &targets,
             &row.distillation.squeeze(),
         );
+        if let Some(teacher) = teacher.filter(|_| self.options.losses.attention > 0.0) {
+            let distance = inside::attention_distance(&stages, &teacher.stages, loss.kind());
+            loss += distance * f64::from(self.options.losses.attention);
+        }
+        if let Some(teacher) = teacher {
+            no_grad(|| self.sums.add_differences(&sites, &teacher.sites));
+        }
         no_grad(|| self.count(&loss, &output, &targets));
         for (_, scores) in self.network.keep_scores() {
             loss += scores.abs().sum(None) * row.keep_penalty.squeeze();
         }
         let gradient = self.network.parameters_mut().gradient(&loss).shallow_clone();
-        drop((loss, output));
+        drop((loss, output, stages, sites));
+        no_grad(|| self.sums.take_from(&gradient, &self.network));
         no_grad(|| self.apply(&gradient, &row.learning_rate));
         no_grad(|| self.tables.advance());
     }
@@ -111,7 +123,8 @@ impl Learner {
             self.memory.steps(),
             &self.totals,
         ];
-        let own = own.into_iter().chain(rows).chain(averages).map(Tensor::shallow_clone);
+        let own = own.into_iter().chain(rows).chain(averages).chain(self.sums.changed());
+        let own = own.map(Tensor::shallow_clone);
         own.chain(self.fellows.iter().flat_map(|fellow| fellow.learner.changed())).collect()
     }
 

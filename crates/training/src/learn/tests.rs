@@ -147,6 +147,7 @@ fn everything() -> LearnOptions {
         clip: Some(1.0),
         ema: Some(0.9),
         losses: Losses {
+            attention: 0.0,
             label_smoothing: 0.1,
             distillation: Some(Distillation::soft(4.0, 0.9)),
             auxiliary_weight: 0.0,

@@ -74,6 +74,9 @@ pub(crate) fn comparable(recipe: &Recipe) -> Recipe {
     if let Some(search) = search {
         (search.max_epochs, search.checkpoint_every) = (1, 1);
     }
+    if let Some(OptimizeSection::Senet(section)) = &mut recipe.optimize {
+        section.checkpoint_every = 1;
+    }
     if let Some(OptimizeSection::Sphynx(section)) = &mut recipe.optimize {
         (section.cell_search.checkpoint_every, section.location_search.checkpoint_every) = (1, 1);
     }

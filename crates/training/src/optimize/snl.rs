@@ -7,6 +7,8 @@
 //! fine-tune   the masked network with the same teacher: SGD, cosine (SNL section 4)
 //! ```
 //!
+//! With `taylor_epochs` the search has no penalty: [`recipes::method::taylor`] says which ReLUs go after each epoch.
+//!
 //! The paper leaves out the distillation in the search, the optimizer and the penalty's schedule; they are those of
 //! the authors' code. What differs from it: the count is looked at several times an epoch near the budget, so that
 //! the search ends on it instead of somewhere below, and kept scores become exactly 1.
@@ -14,11 +16,11 @@
 mod count;
 mod search;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use network::cost::Cost;
 use network::mask::ActivationMask;
-use recipes::checkpoint::{Checkpoint, Part};
+use recipes::checkpoint::{Arrays, Checkpoint, Part, State};
 use recipes::file::write_whole;
 use recipes::method::SnlSection;
 use recipes::recipe::{Distillation, MaskSection, ReadingOfWeight, StartSection};
@@ -27,10 +29,16 @@ use super::{Found, Job, OptimizeRunError, OptimizeWatch, go_on, read_json, write
 use crate::assemble::{AssembleOptions, TrainableNetwork};
 use crate::learn::DeviceImages;
 use crate::run::{Images, assemble_options, image_set, learn_options, trained};
+use crate::tensor::Device;
 use search::Search;
 
 pub use search::{SearchEpoch, SearchFigures};
 
+pub(super) use search::SearchLog;
+
+/// What a settled folder has beside its checkpoint.
+pub(super) const SETTLED: &str = "settled.json";
+const MASK: &str = "mask.sordino-mask";
 /// Training images that settling is tried on where none are held out; the test images are looked at once, at the end.
 const TRIED_IMAGES: usize = 5000;
 
@@ -48,13 +56,12 @@ impl Job<'_> {
         }
         let teacher = self.teacher(watch)?;
         let settled = self.options.folder.join("settled");
-        let mask_file = settled.join("mask.sordino-mask");
-        if !settled.join("settled.json").is_file() {
+        if !settled.join(SETTLED).is_file() {
             let before = Cost::of(&self.spec).counts();
             watch.part(&format!("search: {} from {before} to {budget} {}", self.spec.name(), before.noun()));
             self.search(section, budget, images, &teacher, &settled, watch)?;
         }
-        let figures: SearchFigures = read_json(&settled.join("settled.json"))?;
+        let figures: SearchFigures = read_json(&settled.join(SETTLED))?;
         let short = if figures.counts.comparisons < budget {
             format!(", the most of {budget} that whole channels allow")
         } else {
@@ -67,24 +74,11 @@ impl Job<'_> {
             100.0 * figures.accuracy_after_settling,
             figures.tried_on
         ));
-        let mut recipe = self.distilled_recipe(&teacher);
-        if self.recipe.training.loss.distillation.is_none() {
-            let distillation =
-                Distillation::Kd { temperature: 4.0, weight: 1.0, reading: ReadingOfWeight::Added };
-            recipe.training.loss.distillation = Some(distillation);
-        }
-        recipe.start = Some(StartSection { checkpoint: settled });
-        recipe.mask = Some(MaskSection { file: mask_file });
-        recipe.title = format!("{} linearized to {}", self.spec.name(), figures.counts);
-        let macs = Cost::of(&self.spec).macs;
-        let title = recipe.title.clone();
-        let record =
-            self.train_recorded(recipe, &title, macs, &self.options.folder.join("trained"), watch)?;
-        Ok(Found { records: vec![record], ..Found::default() })
+        self.fine_tune(settled, &teacher, watch)
     }
 
     /// The network with the weights that its search begins with.
-    fn beginning(
+    pub(super) fn beginning(
         &self,
         path: &Path,
         is_teacher: bool,
@@ -129,17 +123,11 @@ impl Job<'_> {
         };
         let state = images.state(self.recipe, &self.spec);
         let folder = self.options.folder.join("search");
-        let trial = match &images.held_out {
-            Some(set) => ("held-out", DeviceImages::new(&image_set(set), device)?),
-            None => {
-                ("training", DeviceImages::new(&image_set(&images.training.first(TRIED_IMAGES)), device)?)
-            }
-        };
         let search = Search {
             section,
             budget,
             learning: learn_options(self.recipe),
-            trial,
+            trial: trial_images(images, device)?,
             folder: &folder,
             shard_bytes: self.options.shard_bytes,
         };
@@ -148,17 +136,64 @@ impl Job<'_> {
             watch.search(epoch);
             go_on(watch)
         })?;
-        let mask = settled.mask.to_bytes();
+        self.save_settled(&network, &settled.mask, state, settled_folder, &figures)
+    }
+
+    /// Writes a masked network as a checkpoint to fine-tune from.
+    pub(super) fn save_settled(
+        &self,
+        network: &TrainableNetwork,
+        mask: &ActivationMask,
+        state: State,
+        folder: &Path,
+        figures: &SearchFigures,
+    ) -> Result<(), OptimizeRunError> {
+        let mask = mask.to_bytes();
         let checkpoint = Checkpoint {
-            state: recipes::checkpoint::State { recipe: self.bare_recipe(), ..state },
+            state: State { recipe: self.bare_recipe(), ..state },
             weights: network.to_arrays(),
-            optimizer: recipes::checkpoint::Arrays::new(),
+            optimizer: Arrays::new(),
             mask: Some(mask.clone()),
         };
-        checkpoint.save(settled_folder, self.options.shard_bytes)?;
-        write_whole(&settled_folder.join("mask.sordino-mask"), &mask)?;
+        checkpoint.save(folder, self.options.shard_bytes)?;
+        write_whole(&folder.join(MASK), &mask)?;
         debug_assert!(ActivationMask::from_bytes(&mask, &self.spec).is_ok());
         // Written last: it says that the others are whole.
-        write_json(&settled_folder.join("settled.json"), &figures)
+        write_json(&folder.join(SETTLED), figures)
     }
+
+    /// Trains the masked network of a folder on, with the same teacher.
+    pub(super) fn fine_tune(
+        &self,
+        settled: PathBuf,
+        teacher: &Path,
+        watch: &mut dyn OptimizeWatch,
+    ) -> Result<Found, OptimizeRunError> {
+        let figures: SearchFigures = read_json(&settled.join(SETTLED))?;
+        let mut recipe = self.distilled_recipe(teacher);
+        if self.recipe.training.loss.distillation.is_none() {
+            let distillation =
+                Distillation::Kd { temperature: 4.0, weight: 1.0, reading: ReadingOfWeight::Added };
+            recipe.training.loss.distillation = Some(distillation);
+        }
+        recipe.mask = Some(MaskSection { file: settled.join(MASK) });
+        recipe.start = Some(StartSection { checkpoint: settled });
+        recipe.title = format!("{} linearized to {}", self.spec.name(), figures.counts);
+        let macs = Cost::of(&self.spec).macs;
+        let title = recipe.title.clone();
+        let record =
+            self.train_recorded(recipe, &title, macs, &self.options.folder.join("trained"), watch)?;
+        Ok(Found { records: vec![record], ..Found::default() })
+    }
+}
+
+/// What a search is tried on: held-out images, or else some of those it learns from.
+pub(super) fn trial_images(
+    images: &Images,
+    device: Device,
+) -> Result<(&'static str, DeviceImages), OptimizeRunError> {
+    Ok(match &images.held_out {
+        Some(set) => ("held-out", DeviceImages::new(&image_set(set), device)?),
+        None => ("training", DeviceImages::new(&image_set(&images.training.first(TRIED_IMAGES)), device)?),
+    })
 }

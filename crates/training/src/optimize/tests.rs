@@ -124,6 +124,80 @@ fn snl_hits_a_quarter_exactly_and_keeps_the_accuracy() {
 }
 
 #[test]
+fn taylor_scores_come_down_a_curve_to_the_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recipe = recipe(
+        "method = \"snl\"\nbudget = \"25%\"\nlearning_rate = 2e-3\nbatch = 50\ntaylor_epochs = 4\ncheckpoint_every = 1",
+    );
+    recipe.training.schedule.learning_rate = 0.02;
+    recipe.training.epochs = 3;
+    let search = |folder: &Path, max_epochs: u32, watch: &mut Silent| {
+        let mut recipe = recipe.clone();
+        let Some(OptimizeSection::Snl(section)) = &mut recipe.optimize else { unreachable!() };
+        section.max_epochs = max_epochs;
+        optimize(&recipe, &options(folder), watch)
+    };
+    let mut watch = Silent::default();
+    // An interrupted search goes on.
+    assert!(search(folder.path(), 2, &mut watch).unwrap_err().to_string().contains("max_epochs"));
+    let found = search(folder.path(), 9, &mut watch).unwrap();
+    let counts: Vec<u64> = watch.searches.iter().map(|epoch| epoch.counts.comparisons).collect();
+    assert_eq!(counts, [3439, 2432, 1720, 1216]);
+    assert!(watch.searches.iter().all(|epoch| epoch.penalty.is_none()));
+    assert_keeps_accuracy(&found.records[0]);
+    assert_eq!(found.records[0].comparisons(), RELUS / 4);
+    // Not what chance would leave of each layer: the last one has few and needs them.
+    let last = watch.searches.last().unwrap();
+    let sites = resnet10_sites();
+    let part = |site: usize| last.by_site[site] as f64 / sites[site] as f64;
+    assert!(part(sites.len() - 1) > 1.2 * 0.25 || part(0) < 0.8 * 0.25, "{:?}", last.by_site);
+}
+
+/// ReLUs of each site of the small network.
+fn resnet10_sites() -> Vec<u64> {
+    let spec = network::zoo::build("resnet10:m=4", 16, 10).unwrap();
+    spec.walk().sites().iter().map(|site| site.shape.scalars()).collect()
+}
+
+#[test]
+fn senet_shares_the_budget_among_layers_and_moves_its_mask() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recipe = recipe(
+        "method = \"senet\"\nbudget = \"25%\"\nlearning_rate = 0.02\nbatch = 50\nepochs = 3\ncheckpoint_every = 1",
+    );
+    recipe.training.schedule.learning_rate = 0.02;
+    recipe.training.epochs = 3;
+    recipe.training.loss.attention = 100.0;
+    recipe.training.loss.distillation = Some(Distillation::soft(4.0, 0.8));
+    let mut watch = Silent::default();
+    let found = optimize(&recipe, &options(folder.path()), &mut watch).unwrap();
+    assert_keeps_accuracy(&found.records[0]);
+    let record = &found.records[0];
+    assert_eq!((record.comparisons(), record.method.as_str()), (RELUS / 4, "senet"));
+    assert_eq!(watch.searches.len(), 3);
+    let by_site = &watch.searches[0].by_site;
+    assert_eq!(by_site.iter().sum::<u64>(), RELUS / 4);
+    assert!(by_site.iter().zip(resnet10_sites()).all(|(kept, all)| *kept <= all && *kept > 0));
+    // What the checkpoint keeps is no longer what chance drew.
+    let checkpoint = Checkpoint::load(Path::new(&record.checkpoint), Part::Weights).unwrap();
+    let spec = checkpoint.spec().unwrap();
+    let mask = checkpoint.mask(&spec).unwrap().unwrap();
+    let first = recipes::method::senet::random_mask(&spec, by_site, recipe.seed);
+    let counts = |mask: &network::mask::ActivationMask| -> Vec<u64> {
+        spec.walk().sites().iter().map(|site| mask.relu_count_at(site.index)).collect()
+    };
+    assert_eq!((counts(&mask), counts(&first)), (by_site.clone(), by_site.clone()));
+    assert_ne!(mask, first);
+    // The search goes on from a checkpoint to the same mask: its last epoch is made again.
+    std::fs::remove_dir_all(folder.path().join("settled")).unwrap();
+    std::fs::remove_dir_all(folder.path().join("trained")).unwrap();
+    std::fs::remove_file(folder.path().join(RECORDS)).unwrap();
+    let mut again = Silent::default();
+    assert_eq!(optimize(&recipe, &options(folder.path()), &mut again).unwrap(), found);
+    assert_eq!(again.searches.len(), 1);
+}
+
+#[test]
 fn a_search_begins_with_the_network_itself() {
     let folder = tempfile::tempdir().unwrap();
     let mut recipe = recipe("method = \"snl\"\nbudget = \"25%\"");

@@ -70,6 +70,7 @@ fn losses(training: &TrainingSection) -> Losses {
     Losses {
         label_smoothing: training.loss.label_smoothing as f32,
         distillation: training.loss.distillation,
+        attention: training.loss.attention as f32,
         auxiliary_weight: training.auxiliary_head.map_or(0.0, |head| head.weight as f32),
     }
 }

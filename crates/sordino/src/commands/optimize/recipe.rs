@@ -15,6 +15,7 @@ pub(super) const SYNTHETIC: &str = "synthetic";
 /// Our recipe of each method.
 const DEEPREDUCE: &str = "deepreduce-28.7k";
 const SNL: &str = "snl-resnet18-25k";
+const SENET: &str = "senet-resnet18-50k";
 const DEEPRESHAPE: &str = "hybrenet-163k-cifar100";
 const SHARED_SIGNS: &str = "shared-signs-26k-cifar100";
 const SPHYNX: &str = "sphynx-search-cifar100";
@@ -23,9 +24,13 @@ const SPHYNX: &str = "sphynx-search-cifar100";
 const TRIAL_EPOCHS: u32 = 12;
 const TRIAL_BATCH: usize = 50;
 const TRIAL_RATE: f64 = 0.1;
+/// The rate of SENet's search and training there, which begin with a trained network.
+const TRIAL_FINE_RATE: f64 = 0.02;
 /// What teaches networks with shared signs there.
 const TRIAL_TEACHER: &str = "resnet10:m=16";
 
+/// Epochs in which Taylor scores come down to the budget, where nothing says otherwise.
+const TAYLOR_EPOCHS: u32 = 45;
 /// Epochs in which the rate rises, when one of our recipes trains another network than its own: with few ReLUs some
 /// networks fall over at the full rate in their first epoch and never recover.
 const WARM_UP_EPOCHS: f64 = 5.0;
@@ -59,6 +64,7 @@ fn base(method: &Method, common: &CommonArguments) -> anyhow::Result<(Recipe, bo
     let (ours, wanted) = match method {
         Method::Deepreduce(_) => (DEEPREDUCE, "deepreduce"),
         Method::Snl(_) => (SNL, "snl"),
+        Method::Senet(_) => (SENET, "senet"),
         Method::Deepreshape(_) => (DEEPRESHAPE, "deepreshape"),
         Method::SharedSigns(_) => (SHARED_SIGNS, "shared-signs"),
         Method::Sphynx(_) => (SPHYNX, "sphynx"),
@@ -79,12 +85,16 @@ fn base(method: &Method, common: &CommonArguments) -> anyhow::Result<(Recipe, bo
     let mut recipe = Recipe::from_toml(recipes::ours::text(ours).expect("it comes with the product"))?;
     recipe.teacher = None;
     recipe.title = String::new();
-    if !matches!(method, Method::Snl(_) | Method::Sphynx(_)) {
+    if !matches!(method, Method::Snl(_) | Method::Senet(_) | Method::Sphynx(_)) {
         recipe.training.schedule.warm_up_epochs = WARM_UP_EPOCHS;
     }
     // The order of the recipe is that of ResNet-18 on CIFAR-100, its budget that of one table's row.
     if let Some(OptimizeSection::DeepReduce(section)) = &mut recipe.optimize {
         (section.order, section.budget) = (None, None);
+    }
+    // Its parts of layers are for that row, too.
+    if let Some(OptimizeSection::Senet(section)) = &mut recipe.optimize {
+        section.ratios = None;
     }
     if let Some(OptimizeSection::Sphynx(section)) = &mut recipe.optimize {
         section.further.clear();
@@ -121,6 +131,10 @@ fn set_synthetic(recipe: &mut Recipe) {
     set_epochs(recipe, TRIAL_EPOCHS);
     match &mut recipe.optimize {
         Some(OptimizeSection::Snl(snl)) => set_trial_search(snl),
+        Some(OptimizeSection::Senet(senet)) => {
+            (senet.batch, senet.learning_rate, senet.epochs) = (TRIAL_BATCH, TRIAL_FINE_RATE, TRIAL_EPOCHS);
+            recipe.training.schedule.learning_rate = TRIAL_FINE_RATE;
+        }
         Some(OptimizeSection::SharedSigns(section)) => {
             recipe.training.schedule.learning_rate = TRIAL_RATE;
             section.teacher_network = TRIAL_TEACHER.to_owned();
@@ -166,7 +180,15 @@ fn set_method(recipe: &mut Recipe, method: &Method, budget: Option<ReluBudget>) 
             if arguments.channels {
                 section.granularity = Granularity::Channel;
             }
+            if arguments.taylor {
+                section.taylor_epochs.get_or_insert(TAYLOR_EPOCHS);
+            }
             set_search_epochs(section, arguments.search_epochs);
+        }
+        (Some(OptimizeSection::Senet(section)), Method::Senet(arguments)) => {
+            section.budget = budget.unwrap_or(section.budget);
+            section.start = arguments.start.clone().or(section.start.take());
+            section.epochs = arguments.search_epochs.unwrap_or(section.epochs);
         }
         (Some(OptimizeSection::DeepReduce(section)), Method::Deepreduce(arguments)) => {
             section.budget = budget.or(section.budget);
@@ -211,6 +233,10 @@ fn set_method(recipe: &mut Recipe, method: &Method, budget: Option<ReluBudget>) 
 /// A search of so many epochs.
 fn set_search_epochs(section: &mut SnlSection, epochs: Option<u32>) {
     let Some(epochs) = epochs else { return };
+    if let Some(taylor) = &mut section.taylor_epochs {
+        *taylor = epochs;
+        return;
+    }
     let (first, raise) = match section.penalty {
         PenaltySchedule::Patient { first, .. } => (first, 1.3),
         PenaltySchedule::Paced { first, raise, .. } => (first, raise),
@@ -252,6 +278,23 @@ mod tests {
         assert_eq!(rate("optimize deepreduce --budget 25%"), 0.1);
         assert_eq!(rate("optimize snl --budget 25%"), 0.03);
         assert_eq!(recipe("optimize deepreshape --budget 25%").training.batch, 50);
+    }
+
+    #[test]
+    fn taylor_scores_and_senet_have_their_own_epochs() {
+        let snl = |line: &str| match recipe(line).optimize {
+            Some(OptimizeSection::Snl(section)) => section.taylor_epochs,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(snl("optimize snl --budget 25%"), None);
+        assert_eq!(snl("optimize snl --budget 25% --taylor"), Some(TAYLOR_EPOCHS));
+        assert_eq!(snl("optimize snl --budget 25% --taylor --search-epochs 6"), Some(6));
+        let Some(OptimizeSection::Senet(section)) =
+            recipe("optimize senet --budget 25% --search-epochs 4").optimize
+        else {
+            panic!("SENet")
+        };
+        assert_eq!((section.epochs, section.ratios, section.batch), (4, None, TRIAL_BATCH));
     }
 
     #[test]

@@ -60,10 +60,10 @@ impl OptimizeWatch for Terminal {
 
     fn search(&mut self, epoch: &SearchEpoch) {
         self.0.say(&format!(
-            "search epoch {}: {}, penalty {:.2e}, loss {:.4}, learned {:.2}%, {} {:.2}%, {:.1} s",
+            "search epoch {}: {}{}, loss {:.4}, learned {:.2}%, {} {:.2}%, {:.1} s",
             epoch.epoch,
             epoch.counts,
-            epoch.penalty,
+            epoch.penalty.map_or_else(String::new, |penalty| format!(", penalty {penalty:.2e}")),
             epoch.loss,
             100.0 * epoch.training_accuracy,
             epoch.tried_on,

@@ -1,4 +1,5 @@
-//! The search: weights and keep scores learn together until few enough scores stand above the threshold.
+//! The search: weights and keep scores learn together until few enough scores stand above the threshold; with Taylor scores only
+//! the weights learn, and the scores worth least go after each epoch.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,14 +11,14 @@ use network::spec::NetworkSpec;
 use recipes::array::{Array, ArrayKind};
 use recipes::checkpoint::{Checkpoint, Part, State};
 use recipes::file::{FileError, write_whole};
-use recipes::method::{Granularity, KeepScores, Penalty, Settled, SnlSection, THRESHOLD};
+use recipes::method::{Granularity, KeepScores, Penalty, Settled, SnlSection, THRESHOLD, taylor};
 use recipes::recipe::{Distillation, ReadingOfWeight};
 use serde::{Deserialize, Serialize};
 
 use super::count::{Counter, next_look};
 use crate::assemble::TrainableNetwork;
 use crate::distill::Losses;
-use crate::learn::{DeviceImages, LearnOptions, Learner, Optimizer, StepRates, evaluate};
+use crate::learn::{DeviceImages, EpochFigures, LearnOptions, Learner, Optimizer, StepRates, evaluate};
 use crate::optimize::OptimizeRunError;
 use crate::optimize::identity::comparable;
 use crate::tensor::to_floats;
@@ -51,8 +52,9 @@ pub struct SearchEpoch {
     /// ReLUs whose score is above the threshold; comparisons and gated values, where channels share signs.
     #[serde(flatten)]
     pub counts: Counts,
-    /// The penalty of this epoch.
-    pub penalty: f64,
+    /// The penalty of this epoch, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub penalty: Option<f64>,
     /// The mean loss, without the penalty.
     pub loss: f64,
     /// The share of training images that were told right while learning, from 0 to 1.
@@ -93,6 +95,8 @@ struct Running<'a> {
     learner: Learner,
     counter: Counter,
     penalty: Penalty,
+    /// ReLUs before the search.
+    start: u64,
     state: State,
 }
 
@@ -117,6 +121,7 @@ impl Search<'_> {
             counter: Counter::new(&network, self.section.granularity),
             learner: Learner::new(network, Some(teacher), self.options(), images)?,
             penalty: Penalty::new(self.section.penalty, start, self.budget),
+            start,
             search: self,
             state,
         };
@@ -124,6 +129,9 @@ impl Search<'_> {
             running.learner.restore(&earlier.optimizer)?;
             running.penalty = penalty;
             running.state = earlier.state;
+        }
+        if running.search.section.taylor_epochs.is_some() {
+            running.learner.watch_worth();
         }
         running.go(watch)
     }
@@ -177,7 +185,10 @@ impl Running<'_> {
                     budget: self.search.budget,
                 });
             }
-            let epoch = self.epoch()?;
+            let epoch = match self.search.section.taylor_epochs {
+                Some(epochs) => self.taylor_epoch(epochs)?,
+                None => self.epoch()?,
+            };
             kept = epoch.counts.comparisons;
             log.add(&epoch)?;
             let is_stopping = watch(&epoch).is_break();
@@ -194,8 +205,12 @@ impl Running<'_> {
         self.settle()
     }
 
-    /// The search ends here: within half of what may be moved by rank.
+    /// The search ends here: within half of what may be moved by rank. Taylor scores end on the budget, or as near as whole
+    /// channels allow.
     fn stop_count(&self) -> u64 {
+        if self.search.section.taylor_epochs.is_some() {
+            return self.search.budget;
+        }
         self.search.budget + (self.search.budget as f64 * self.search.section.max_moved / 2.0) as u64
     }
 
@@ -225,6 +240,24 @@ impl Running<'_> {
                     + next_look(|threshold| counter.above(network, threshold), stop, learning_rate, longest);
                 ControlFlow::Continue(())
             })?;
+        self.look(figures, Some(penalty))
+    }
+
+    /// Learns one epoch with scores as they are, and drops those that were worth least in it.
+    fn taylor_epoch(&mut self, epochs: u32) -> Result<SearchEpoch, OptimizeRunError> {
+        let learning_rate = self.search.section.learning_rate as f32;
+        let rates = |_| StepRates { learning_rate, ..StepRates::default() };
+        let figures = self.learner.run_epoch(u64::from(self.state.epoch), &rates, &mut |_| {})?;
+        let kept = taylor::kept_after(self.start, self.search.budget, self.state.epoch + 1, epochs);
+        let worth = self.learner.take_worth();
+        let (granularity, before) = (self.search.section.granularity, self.score_lists());
+        let scores = taylor::prune(self.spec(), granularity, worth, &before, kept);
+        self.learner.network_mut().set_keep_scores(&scores);
+        self.look(figures, None)
+    }
+
+    /// What an epoch came to.
+    fn look(&mut self, figures: EpochFigures, penalty: Option<f64>) -> Result<SearchEpoch, OptimizeRunError> {
         self.state.epoch += 1;
         self.state.step += self.learner.steps_per_epoch();
         let tried = evaluate(self.learner.network(), &self.search.trial.1, TRIAL_BATCH)?;
@@ -247,13 +280,17 @@ impl Running<'_> {
         self.learner.network().spec()
     }
 
-    fn scores(&self) -> Result<KeepScores, OptimizeRunError> {
+    fn score_lists(&self) -> Vec<Vec<f32>> {
         let network = self.learner.network();
         let mut lists = vec![Vec::new(); network.spec().walk().sites().len()];
         for (site, scores) in network.keep_scores() {
             lists[site.0] = to_floats(scores);
         }
-        Ok(KeepScores::new(network.spec(), self.search.section.granularity, lists)
+        lists
+    }
+
+    fn scores(&self) -> Result<KeepScores, OptimizeRunError> {
+        Ok(KeepScores::new(self.spec(), self.search.section.granularity, self.score_lists())
             .map_err(crate::assemble::AssembleError::from)?)
     }
 
@@ -302,14 +339,14 @@ impl Running<'_> {
 }
 
 /// `search.jsonl`: one line for each epoch.
-struct SearchLog {
+pub(in crate::optimize) struct SearchLog {
     path: PathBuf,
     file: File,
 }
 
 impl SearchLog {
     /// Opens the log and keeps the lines of the epochs that are done.
-    fn open(folder: &Path, epochs_done: u32) -> Result<Self, OptimizeRunError> {
+    pub(in crate::optimize) fn open(folder: &Path, epochs_done: u32) -> Result<Self, OptimizeRunError> {
         let path = folder.join("search.jsonl");
         let earlier = std::fs::read_to_string(&path).unwrap_or_default();
         let is_kept = |line: &&str| {
@@ -321,7 +358,7 @@ impl SearchLog {
         Ok(Self { path, file })
     }
 
-    fn add(&mut self, epoch: &SearchEpoch) -> Result<(), OptimizeRunError> {
+    pub(in crate::optimize) fn add(&mut self, epoch: &SearchEpoch) -> Result<(), OptimizeRunError> {
         let line = serde_json::to_string(epoch).expect("an epoch holds only names and numbers");
         Ok(writeln!(self.file, "{line}").map_err(FileError::on("write", &self.path))?)
     }

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::optimize::RunArguments;
 use super::slurm::{SlurmArguments, Submission, worker_flags};
+use super::sweep::watch;
 use super::{Answer, trainer, write_json};
 use crate::report::{Table, grouped, short};
 
@@ -42,6 +43,9 @@ pub(super) struct Arguments {
     /// Make this run or teacher alone, by the name of its folder; may be given several times.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["dry_run", "recipes"])]
     only: Vec<String>,
+    /// Show how far the runs are, from their folders alone, until all are done or failed.
+    #[arg(long, conflicts_with_all = ["dry_run", "recipes", "slurm"])]
+    watch: bool,
     #[command(flatten)]
     slurm: SlurmArguments,
     #[command(flatten)]
@@ -51,7 +55,7 @@ pub(super) struct Arguments {
 impl Arguments {
     /// Refuses what means something for one table alone.
     fn must_only_list(&self) -> anyhow::Result<()> {
-        let Self { id: _, list: _, row, dry_run, recipes, data, teacher, only, slurm, run } = self;
+        let Self { id: _, list: _, row, dry_run, recipes, data, teacher, only, watch, slurm, run } = self;
         slurm.must_submit()?;
         let is_given = [
             ("--row", row.is_some()),
@@ -60,6 +64,7 @@ impl Arguments {
             ("--data", data.is_some()),
             ("--teacher", teacher.is_some()),
             ("--only", !only.is_empty()),
+            ("--watch", *watch),
             ("--slurm", slurm.slurm),
             ("--device", run.device.is_some()),
             ("--out", run.out.is_some()),
@@ -146,6 +151,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let folder = arguments.run.out.clone().unwrap_or_else(|| Path::new("runs").join(&entry.id));
     let jobs = jobs(arguments, &runs, &folder);
     let selected = select(&jobs, &arguments.only, None)?;
+    if arguments.watch {
+        return watch::run(&selected, arguments.run.json, out);
+    }
     if arguments.slurm.slurm {
         let submission = arguments.submission(&entry.id, &folder);
         return submission.submit(&selected, &arguments.slurm, out);

@@ -25,13 +25,22 @@ pub fn comparisons(relus: u64, gated_values: u64) -> String {
 
 /// An error and everything behind it: `cannot read a: no such file`.
 pub fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
+    causes(error).join(": ")
+}
+
+/// What an error and everything behind it say, one after the other. What the message before has already is left out: some
+/// errors quote their cause.
+pub fn causes(error: &dyn Error) -> Vec<String> {
+    let mut told = vec![error.to_string()];
     let mut cause = error.source();
     while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
+        let message = inner.to_string();
+        if told.last().is_none_or(|before| !before.contains(&message)) {
+            told.push(message);
+        }
         cause = inner.source();
     }
-    text
+    told
 }
 
 #[cfg(test)]
@@ -57,5 +66,18 @@ mod tests {
         let nest = |level, source| Nested { level, source };
         let error = nest(1, Some(Box::new(nest(2, Some(Box::new(nest(3, None)))))));
         assert_eq!(with_causes(&error), "level 1: level 2: level 3");
+    }
+
+    #[test]
+    fn a_cause_that_was_quoted_is_not_said_again() {
+        #[derive(Debug, thiserror::Error)]
+        enum Quoting {
+            #[error("no names: {0}")]
+            Outer(#[source] Box<Quoting>),
+            #[error("line 2 is blank")]
+            Inner,
+        }
+        let twice = Quoting::Outer(Box::new(Quoting::Outer(Box::new(Quoting::Inner))));
+        assert_eq!(causes(&twice), ["no names: no names: line 2 is blank"]);
     }
 }

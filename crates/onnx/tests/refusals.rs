@@ -26,6 +26,7 @@ fn around(node: Node) -> Graph {
     graph.tensor("vector", &[3], &[0.5; 3]);
     graph.tensor("filter", &[4, 3, 3, 3], &[0.1; 108]);
     graph.integers("axes", &[2, 3]);
+    graph.integers("halves", &[1, 2, 96]);
     graph.node(node);
     graph.node(Node::new("Flatten", &["z"], &["flat"]));
     graph.node(Node::new("Gemm", &["flat", "fc"], &["y"]));
@@ -117,6 +118,7 @@ fn forms_of_known_operations_that_do_not_fit_are_refused() {
         (Node::new("ReduceMean", &["x"], &["z"]).integers("axes", &[1]), "global average pooling"),
         (Node::new("ReduceMean", &["x"], &["z"]).integers("axes", &[7]), "place 7 of 4 does not exist"),
         (Node::new("Reshape", &["x", "axes"], &["z"]), "cannot be reshaped"),
+        (Node::new("Reshape", &["x", "halves"], &["z"]), "group normalization and shuffled channels"),
         (Node::new("Concat", &["x", "x"], &["z"]).integer("axis", 2), "concatenations of channels"),
         (Node::new("Split", &["x"], &["z"]).integer("axis", 2), "splits of channels"),
         (Node::new("Pad", &["x", "axes"], &["z"]), "a number for each end of each axis"),

@@ -18,6 +18,7 @@ def refused(network, *words, **options):
         freeze(network, **options)
     for word in words:
         assert word in str(caught.value), str(caught.value)
+    return str(caught.value)
 
 
 def head(*layers):
@@ -52,6 +53,8 @@ def test_options_that_do_not_fit(trained):
     refused(trained, "choose 8 or 12", weight_bits=9)
     refused(trained, '"fine" or "coarse"', outline="rough")
     refused(trained, "class names; expected one for each of 4", class_names=CLASSES[:3])
+    message = refused(trained, "the name of class 1 has 0 bytes", class_names=["a", "", "c", "d"])
+    assert message.count("has 0 bytes") == 1, message
     refused(trained, "cannot be used; expected channels, height and width", input_shape=(32, 32))
     with pytest.raises(sordino.ModelError, match="divide each number by 255"):
         sordino.freeze(trained, draw(2, seed=6)[0], mean=[123, 116, 103], deviation=DEVIATION)

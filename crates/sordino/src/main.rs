@@ -7,6 +7,7 @@ use clap::Parser;
 use sordino::client::ClientError;
 use sordino::commands::{Answer, CommandLine};
 use sordino::inference::InferenceError;
+use sordino::network::text::causes;
 
 fn main() -> ExitCode {
     let command_line = CommandLine::parse();
@@ -20,9 +21,9 @@ fn main() -> ExitCode {
         Err(error) => {
             let mut stderr = io::stderr().lock();
             // Nothing can be done when even stderr is closed.
-            let _ = writeln!(stderr, "error: {}", printable(&error.to_string()));
-            for cause in error.chain().skip(1) {
-                let _ = writeln!(stderr, "  because: {}", printable(&cause.to_string()));
+            for (number, message) in causes(error.as_ref()).iter().enumerate() {
+                let label = if number == 0 { "error" } else { "  because" };
+                let _ = writeln!(stderr, "{label}: {}", printable(message));
             }
             ExitCode::from(2)
         }

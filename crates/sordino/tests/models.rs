@@ -196,7 +196,13 @@ fn normalization_and_class_names_become_part_of_the_model() {
     assert_eq!((model.outline().classes, model.outline().class_name(3)), (10, Some("thing 3")));
     assert_eq!(model.outline().image.mean, [0.5, 0.25, 0.0]);
     assert_eq!(model.outline().image.deviation, [1.0, 0.5, 2.0]);
+    let blank = pictures.0.join("blank.txt");
+    std::fs::write(&blank, "a\n\nc\n").unwrap();
     for (flags, part) in [
+        (
+            vec!["--class-names", blank.to_str().unwrap()],
+            "blank.txt is blank; expected a name for class 1 there",
+        ),
         (vec!["--class-names", names, "--classes", "7"], "10 class names; expected one for each of 7"),
         (vec!["--class-names", "no-such-file"], "cannot read no-such-file"),
         (vec!["--mean", "0.5"], "expected one number for each of 3 channels"),
@@ -204,7 +210,7 @@ fn normalization_and_class_names_become_part_of_the_model() {
         (vec!["--calibrate", "no-such-folder"], "cannot read no-such-folder"),
     ] {
         let message = refusal(&[&freeze[..], &flags].concat());
-        assert!(message.contains(part), "{flags:?}: {message}");
+        assert_eq!(message.matches(part).count(), 1, "{flags:?}: {message}");
     }
 }
 

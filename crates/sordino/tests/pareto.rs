@@ -201,6 +201,10 @@ fn rows_become_recipes_that_can_be_used() {
     assert!(teacher.optimize.is_none() && student.optimize.is_some());
     assert_eq!(teacher.network.name, student.network.name);
     assert_eq!(answer(&["reproduce"]), answer(&["reproduce", "--list"]));
+    let rows = json(&["reproduce", "snl-table-2", "--row", "49.9K", "--out", &folder, "--watch", "--json"]);
+    assert!(rows.as_array().unwrap().iter().any(|row| row["state"] == "queued"), "{rows}");
+    let text = refusal(&["reproduce", "--watch"]);
+    assert!(text.contains("--watch needs a table or figure"), "{text}");
     let text = refusal(&["reproduce", "--row", "m=8"]);
     assert!(text.contains("--row needs a table or figure"), "{text}");
     let text = refusal(&["reproduce", "snl-tabel-2"]);

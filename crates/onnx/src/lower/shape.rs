@@ -48,7 +48,8 @@ impl<'a> Lowering<'a> {
             (View::ChannelsLast, None) if is_vector && target == from => Ok(map),
             _ => Err(NodeFault::Form {
                 what: format!("a reshape of {from:?} to {target:?}"),
-                instead: "flattening of whole maps",
+                instead: "flattening of whole maps; group normalization and shuffled channels are exported like \
+                          this: train with batch normalization, and without shuffles",
             }),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::labels::Labels;
+use super::labels::{Labeled, places};
 use crate::html::escape;
 use crate::report::chart::{number, ticks};
 
@@ -93,12 +93,19 @@ impl Scatter {
     }
 
     fn labels(&self, svg: &mut String, frame: &Frame) {
-        let mut labels = Labels::default();
         let marks = self.series.iter().flat_map(|series| &series.marks);
-        for mark in marks.filter(|mark| mark.x > 0.0 && !mark.label.is_empty()) {
-            let (left, base) = labels.place(frame.x(mark.x), frame.y(mark.y), &mark.label);
+        let marks: Vec<&Mark> = marks.filter(|mark| mark.x > 0.0 && !mark.label.is_empty()).collect();
+        let labeled: Vec<Labeled<'_>> = marks
+            .iter()
+            .map(|mark| Labeled { x: frame.x(mark.x), y: frame.y(mark.y), text: &mark.label })
+            .collect();
+        for (mark, place) in marks.iter().zip(places(&labeled)) {
             let text = escape(&mark.label);
-            let _ = write!(svg, "<text class=\"label\" x=\"{left:.1}\" y=\"{base:.1}\">{text}</text>");
+            let _ = write!(
+                svg,
+                "<text class=\"label\" x=\"{:.1}\" y=\"{:.1}\">{text}</text>",
+                place.left, place.base
+            );
         }
     }
 

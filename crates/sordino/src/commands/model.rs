@@ -380,6 +380,13 @@ fn read_class_names(path: &Path) -> anyhow::Result<Vec<String>> {
     if names.is_empty() {
         bail!("{} is empty; expected one class name per line", path.display());
     }
+    if let Some(class) = names.iter().position(String::is_empty) {
+        let line = class + 1;
+        bail!(
+            "line {line} of {} is blank; expected a name for class {class} there, or no such line",
+            path.display()
+        );
+    }
     Ok(names)
 }
 

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::optimize::RunArguments;
 use super::slurm::{SlurmArguments, Submission, worker_flags};
+use super::sweep::watch;
 use super::{Answer, trainer, write_json};
 use crate::report::{Table, grouped, short};
 
@@ -53,6 +54,9 @@ pub(super) struct Arguments {
     /// Make this run or teacher alone, by the name of its folder; may be given several times.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["dry_run", "recipes"])]
     only: Vec<String>,
+    /// Show how far the runs are, from their folders alone, until all are done or failed.
+    #[arg(long, conflicts_with_all = ["dry_run", "recipes", "slurm"])]
+    watch: bool,
     #[command(flatten)]
     slurm: SlurmArguments,
     #[command(flatten)]
@@ -74,6 +78,7 @@ impl Arguments {
             data,
             teacher,
             only,
+            watch,
             slurm,
             run,
         } = self;
@@ -85,6 +90,7 @@ impl Arguments {
             ("--data", data.is_some()),
             ("--teacher", teacher.is_some()),
             ("--only", !only.is_empty()),
+            ("--watch", *watch),
             ("--slurm", slurm.slurm),
             ("--device", run.device.is_some()),
             ("--out", run.out.is_some()),
@@ -182,6 +188,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let folder = arguments.run.out.clone().unwrap_or_else(|| Path::new("runs").join(&entry.id));
     let jobs = jobs(arguments, &runs, &folder);
     let selected = select(&jobs, &arguments.only, None)?;
+    if arguments.watch {
+        return watch::run(&selected, arguments.run.json, out);
+    }
     if arguments.slurm.slurm {
         let submission = arguments.submission(&entry.id, &folder);
         return submission.submit(&selected, &arguments.slurm, out);

@@ -253,7 +253,8 @@ fn must_have_slurm() -> anyhow::Result<()> {
         Ok(answer) if answer.status.success() => Ok(()),
         Err(error) if error.kind() == ErrorKind::NotFound => bail!(
             "there is no sbatch on this machine, so nothing can be submitted to Slurm; call this where Slurm's commands are, or \
-             share the runs without it: --parallel, --devices, or --shard on several machines with one file system"
+             call it without --slurm on several machines with one file system: they share the runs (a sweep also by --parallel, \
+             --devices and --shard)"
         ),
         Ok(answer) => bail!("sbatch does not work here: {}", String::from_utf8_lossy(&answer.stderr).trim()),
         Err(error) => Err(error).context("cannot start sbatch"),

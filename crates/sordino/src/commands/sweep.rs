@@ -11,7 +11,7 @@
 
 mod devices;
 mod plan;
-mod watch;
+pub(super) mod watch;
 
 use std::ffi::OsString;
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! How far the runs of a sweep are, from their folders alone: no scheduler is asked.
+//! How far the runs of a sweep or a table are, from their folders alone: no scheduler is asked.
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ struct Row {
 }
 
 /// Shows the table again and again on a terminal, and elsewhere whenever it changes; with `--json` once.
-pub(super) fn run(jobs: &[Job], json: bool, out: &mut dyn Write) -> anyhow::Result<Answer> {
+pub(in crate::commands) fn run(jobs: &[Job], json: bool, out: &mut dyn Write) -> anyhow::Result<Answer> {
     let mut claims = Claims::default();
     let mut shown: Vec<Row> = Vec::new();
     let terminal = std::io::stdout().is_terminal();

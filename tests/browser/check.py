@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The page in a real browser, against `sordino serve` as a user runs it. `scripts/browser-test` gets what this needs.
 
-    tests/browser/check.py SORDINO [--axe FILE] [--screenshots FOLDER]
+    tests/browser/check.py SORDINO [--axe FILE] [--screenshots FOLDER] [--firefox]
 """
 
 import argparse
@@ -12,7 +12,11 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 
+from bidi import Firefox
+from slow_link import SlowLink
 from webdriver import Browser
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -53,8 +57,8 @@ class Server:
         return json.loads(answer)["images"][0]["best"][0]
 
 
-def opened(browser, server):
-    browser.open(server.said["page"])
+def opened(browser, server, page=None):
+    browser.open(page or server.said["page"])
     browser.until("a connection", lambda: not browser.run("return document.getElementById('prepare').disabled"))
 
 
@@ -90,7 +94,7 @@ def answered(browser):
 
 
 def photographs_get_the_answers_of_the_native_client(server):
-    with Browser() as browser:
+    with Browser(height=1560) as browser:
         started = time.monotonic()
         opened(browser, server)
         print(f"    page opened to connected: {time.monotonic() - started:.2f} s")
@@ -107,9 +111,111 @@ def photographs_get_the_answers_of_the_native_client(server):
         # Prepared twice, asked twice: all of it again in one go.
         answer, _ = answered(browser)
         assert answer["class"] == "rocket", answer
+        assert browser.run("return document.getElementById('compare').hidden"), "this server is no demo"
+        assert status_of(server.said["page"] + "plain") == 404
+        the_servers_view_is_noise(browser)
         screenshot(browser, "light")
         complaints = browser.complaints()
         assert complaints == [], complaints
+
+
+def status_of(address):
+    try:
+        return urllib.request.urlopen(address).status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def the_servers_view_is_noise(browser):
+    """What the page shows as the server's: as many numbers as the picture has, spread over all shades."""
+    script = """
+        const canvas = document.getElementById("view-pixels");
+        const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        return [canvas.width, canvas.height, Array.from(data).filter((_, at) => at % 4 !== 3)];
+    """
+    width, height, shades = browser.run(script)
+    assert (width, height, len(shades)) == (32, 32, 3072)
+    # Of 3,072 even draws each sixteenth of the shades gets 192 on average, with a deviation of 13.
+    counts = [sum(shade // 16 == part for shade in shades) for part in range(16)]
+    assert all(100 < count < 300 for count in counts), counts
+    numbers = browser.text("#view-numbers").split()
+    assert len(set(numbers)) > 20, numbers
+    assert "3,072 numbers" in browser.text("#view-text")
+
+
+def a_demo_compares_with_plain():
+    with Server("--web-compare") as server, Browser() as browser:
+        opened(browser, server)
+        drop(browser, PHOTOGRAPHS / "rocket.jpg")
+        assert answered(browser)[0]["class"] == "rocket"
+        assert browser.run("return document.getElementById('plain').hidden"), "nobody asked to compare"
+        assert "which then sees it" in browser.text("#compare-text")
+        browser.click("#compare-on")
+        answer, _ = answered(browser)
+        status = browser.text("#plain-status")
+        plain = browser.run("return document.getElementById('plain-answer').dataset.class")
+        print(f"    {status}")
+        assert answer["class"] == plain == "rocket" and "has seen this picture" in status
+        assert browser.complaints() == []
+        other_origins_may_not_connect(server)
+
+
+def a_slow_link_is_predicted(server):
+    host = server.said["page"].removeprefix("http://").rstrip("/")
+    with SlowLink(host, 3e6, delay=0.01) as link, Browser() as browser:
+        opened(browser, server, f"http://{link.address}/")
+        drop(browser, PHOTOGRAPHS / "rocket.jpg")
+        press(browser, "prepare")
+        browser.until("a prediction", lambda: "about" in browser.text("#work-left"))
+        print(f"    {browser.text('#work-left')}")
+        print(f"    {finished(browser)}")
+        assert answered(browser)[0]["class"] == "rocket"
+
+
+def the_front_shows_our_points_and_the_papers(server):
+    for width, dark, name in [(360, False, "front-phone"), (1100, True, "front-dark"), (1100, False, "front-light")]:
+        with Browser(width=width, height=1400, dark=dark, language="de-DE" if dark else "en-US") as browser:
+            opened(browser, server)
+            # From one tab to the other as a keyboard does.
+            browser.run("document.getElementById('tab-ask').focus()")
+            browser.key("ArrowRight", 39)
+            browser.until("the chart", lambda: browser.run("return document.querySelectorAll('#chart circle').length > 20"))
+            assert browser.run("return document.activeElement.id") == "tab-front"
+            for axis in ["bytes", "time", "comparisons"]:
+                script = """
+                    const axis = document.getElementById("front-axis");
+                    axis.value = arguments[0];
+                    axis.dispatchEvent(new Event("change"));
+                    return ["ours", "theirs"].map((kind) => document.querySelectorAll(`#chart .${kind}`).length);
+                """
+                ours, theirs = browser.run(script, axis)
+                assert ours >= 10 and (theirs >= 20 or axis != "comparisons"), (axis, ours, theirs)
+            browser.run("document.querySelector('#chart a[href^=\"#\"]').focus()")
+            assert "%" in browser.text("#point"), browser.text("#point")
+            links = browser.run("return [...document.querySelectorAll('#papers a')].map((link) => link.href)")
+            assert links and all(link.startswith("https://arxiv.org/abs/") for link in links), links
+            browser.run("document.querySelector('#results details').open = true")
+            assert browser.run("return document.querySelectorAll('#results details li').length") > 0
+            fits_and_is_accessible(browser, name)
+            assert browser.complaints() == []
+
+
+def firefox_gets_the_same_answer(server):
+    with Firefox() as browser:
+        opened(browser, server)
+        drop(browser, PHOTOGRAPHS / "goldfish.jpg")
+        press(browser, "prepare")
+        print(f"    {finished(browser)}")
+        answer, status = answered(browser)
+        print(f"    {status}")
+        assert answer["class"] == server.classify(PHOTOGRAPHS / "goldfish.jpg")["name"]
+        held_against_the_model(PHOTOGRAPHS / "goldfish.jpg", answer["logits"], browser)
+        browser.click("#tab-front")
+        browser.until("the chart", lambda: browser.run("return document.querySelectorAll('#chart circle').length > 20"))
+        assert browser.complaints() == []
+        browser.run("document.getElementById('fingerprint').value = '07'.repeat(32)")
+        press(browser, "reconnect")
+        browser.until("a refusal", lambda: "another server" in browser.text("#connection-status"))
 
 
 def held_against_the_model(photograph, logits, browser):
@@ -171,23 +277,28 @@ def other_origins_may_not_connect(server):
             socket.onopen = () => done("open");
             socket.onerror = () => done("refused");
         """
-        address = server.said["page"].replace("http", "ws") + "socket"
-        assert browser.run_later(script, address) == "refused"
+        address = server.said["page"].replace("http", "ws")
+        for place in ["socket", "plain"]:
+            assert browser.run_later(script, address + place) == "refused", place
 
 
 def a_phone_and_the_dark_have_room_and_contrast(server):
     for width, dark, name in [(360, False, "phone"), (1100, True, "dark")]:
-        with Browser(width=width, height=1400, dark=dark) as browser:
+        with Browser(width=width, height=1600, dark=dark) as browser:
             opened(browser, server)
             drop(browser, PHOTOGRAPHS / "raccoon.jpg")
             assert answered(browser)[0]["class"] == "raccoon"
-            overflow = browser.run("return document.documentElement.scrollWidth - innerWidth")
-            assert overflow <= 0, f"{name}: {overflow} pixels too wide"
-            screenshot(browser, name)
-            if arguments.axe:
-                browser.run(pathlib.Path(arguments.axe).read_text())
-                found = browser.run_later("axe.run().then(arguments[0])")["violations"]
-                assert found == [], [(item["id"], [node["html"] for node in item["nodes"]]) for item in found]
+            fits_and_is_accessible(browser, name)
+
+
+def fits_and_is_accessible(browser, name):
+    overflow = browser.run("return document.documentElement.scrollWidth - innerWidth")
+    assert overflow <= 0, f"{name}: {overflow} pixels too wide"
+    screenshot(browser, name)
+    if arguments.axe:
+        browser.run(pathlib.Path(arguments.axe).read_text())
+        found = browser.run_later("axe.run().then(arguments[0])")["violations"]
+        assert found == [], [(item["id"], [node["html"] for node in item["nodes"]]) for item in found]
 
 
 def the_keyboard_reaches_everything(server):
@@ -198,10 +309,10 @@ def the_keyboard_reaches_everything(server):
         finished(browser)
         reached = []
         browser.run("document.body.focus()")
-        for _ in range(12):
-            browser.chrome("Input.dispatchKeyEvent", {"type": "keyDown", "key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9})
+        for _ in range(16):
+            browser.key("Tab", 9)
             reached.append(browser.run("return document.activeElement.id || document.activeElement.tagName"))
-        for name in ["language", "SUMMARY", "file", "camera", "prepare", "classify"]:
+        for name in ["language", "tab-ask", "SUMMARY", "file", "camera", "prepare", "classify"]:
             assert name in reached, (name, reached)
 
 
@@ -216,6 +327,8 @@ def main():
     parser.add_argument("sordino")
     parser.add_argument("--axe", help="axe-core's script: the page's accessibility is checked with it")
     parser.add_argument("--screenshots", help="a folder for pictures of the page")
+    parser.add_argument("--firefox", action="store_true", help="the same in Firefox, in short")
+    parser.add_argument("--only", help="checks whose names contain this")
     arguments = parser.parse_args()
     with Server() as server:
         checks = [
@@ -225,15 +338,23 @@ def main():
             other_origins_may_not_connect,
             a_phone_and_the_dark_have_room_and_contrast,
             the_keyboard_reaches_everything,
+            the_front_shows_our_points_and_the_papers,
+            a_slow_link_is_predicted,
         ]
+        checks += [firefox_gets_the_same_answer] if arguments.firefox else []
         for check in checks:
-            started = time.monotonic()
-            print(check.__name__, flush=True)
-            check(server)
-            print(f"    ok, {time.monotonic() - started:.1f} s", flush=True)
-    print(a_server_that_dies_is_noticed.__name__, flush=True)
-    a_server_that_dies_is_noticed()
-    print("    ok", flush=True)
+            run(check, server)
+    for check in [a_server_that_dies_is_noticed, a_demo_compares_with_plain]:
+        run(check)
+
+
+def run(check, *given):
+    if arguments.only and arguments.only not in check.__name__:
+        return
+    started = time.monotonic()
+    print(check.__name__, flush=True)
+    check(*given)
+    print(f"    ok, {time.monotonic() - started:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -77,6 +77,10 @@ class Browser:
         """A command of Chromium's own (DevTools protocol)."""
         self._call("POST", f"{self.session}/goog/cdp/execute", {"cmd": command, "params": parameters})
 
+    def key(self, name, code):
+        """A key is pressed."""
+        self.chrome("Input.dispatchKeyEvent", {"type": "keyDown", "key": name, "code": name, "windowsVirtualKeyCode": code})
+
     def until(self, what, condition):
         """Waits until a condition holds; `what` is said if it never does."""
         end = time.monotonic() + PATIENCE

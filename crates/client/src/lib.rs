@@ -37,7 +37,7 @@ use std::io::{Read, Write};
 
 use crypto::ot::Depth;
 use inference::InferenceError;
-use inference::client::{Answer, Client, LinkSpeed, PreparedClient, Wishes};
+use inference::client::{Answer, Client, LinkSpeed, PreparedClient, ShareRecord, Wishes};
 #[cfg(feature = "tls")]
 use inference::connection::TlsStream;
 use inference::connection::{Connection, Role};
@@ -136,6 +136,22 @@ impl<S: Read + Write> PrivateClient<S> {
         }
         self.patience.rest();
         Ok(())
+    }
+
+    /// Does the offline work for one image and gives the client's shares of it, which are secret: what an answer can be held
+    /// against, bit by bit.
+    ///
+    /// # Errors
+    /// When the server refuses or the connection breaks.
+    pub fn prepare_recorded(&mut self) -> Result<ShareRecord, ClientError> {
+        self.request(&Request::Prepare { count: 1, store: None })?;
+        let traffic = self.session.plan().traffic(self.session.depth()).offline;
+        self.patience.for_bytes(traffic.bytes_up + traffic.bytes_down);
+        let mut prepared = self.session.prepare_recorded()?;
+        self.patience.rest();
+        let record = prepared.take_record().expect("the shares were recorded");
+        self.prepared.push_back(prepared);
+        Ok(record)
     }
 
     /// How many images can be classified without further preparation.

@@ -186,7 +186,7 @@ impl Plan {
     }
 
     /// The ring of the image's shares.
-    pub(crate) fn image_width(&self) -> RingWidth {
+    pub fn image_width(&self) -> RingWidth {
         self.image_width
     }
 

@@ -8,6 +8,7 @@
 //! seeds     mean and deviation over the seeds of one recipe
 //! scatter   points over a logarithmic axis; labels finds places for their numbers
 //! picture   bars and masks
+//! summary   the same as data, for the page in the browser
 //! page      the page: self-contained, light and dark, sortable with a few lines of script, complete without it
 //! ```
 //!
@@ -21,6 +22,7 @@ mod page;
 mod picture;
 mod scatter;
 mod seeds;
+mod summary;
 mod table;
 
 use recipes::checkpoint::CheckpointError;
@@ -34,6 +36,7 @@ pub use detail::{Detail, LayerRelus, MaskPicture};
 pub use fronts::PrivateFront;
 pub use page::page;
 pub use seeds::SeedsLine;
+pub use summary::Summary;
 
 /// One result.
 #[derive(Clone, Debug, PartialEq, Serialize)]

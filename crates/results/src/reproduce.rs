@@ -33,6 +33,8 @@ pub use rivals::Instead;
 pub struct Paper {
     /// Its method's name.
     pub paper: String,
+    /// Where it can be read.
+    pub link: String,
     /// What its latencies contain.
     pub latency: String,
     /// Its tables and figures that train.

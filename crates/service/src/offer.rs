@@ -59,10 +59,12 @@ impl Offer {
     }
 
     /// What a page has to know to connect, as JSON.
-    pub(crate) fn page_settings(&self) -> String {
+    pub(crate) fn page_settings(&self, answers_in_plain: bool) -> String {
         let models: Vec<_> = self.models.keys().map(ModelName::as_str).collect();
         let fingerprint = self.acceptor.fingerprint().to_string();
-        serde_json::json!({ "fingerprint": fingerprint, "models": models, "socket": "socket" }).to_string()
+        let plain = answers_in_plain.then_some("plain");
+        serde_json::json!({ "fingerprint": fingerprint, "models": models, "socket": "socket", "plain": plain })
+            .to_string()
     }
 
     /// The model of this name; without a name, the only one.

@@ -322,9 +322,10 @@ impl Service {
         self.parts.limits.clients
     }
 
-    /// What a page has to know to connect, as JSON: the fingerprint to expect, the models, where the WebSocket is.
-    pub(super) fn page_settings(&self) -> String {
-        self.offer.get().page_settings()
+    /// What a page has to know to connect, as JSON: the fingerprint to expect, the models, where the WebSocket is, and whether
+    /// this is a demo that also answers in plain.
+    pub(super) fn page_settings(&self, answers_in_plain: bool) -> String {
+        self.offer.get().page_settings(answers_in_plain)
     }
 
     /// Whether the service is about to end.

@@ -6,6 +6,7 @@
 //!   GET /settings.json     ------->    fingerprint, models
 //!   GET /socket, upgraded  ------->    allowed origin?
 //!   binary frames          <------>    their payloads         <------>    a session like any other
+//!   GET /plain, upgraded   ------->    in demos alone: the answer in plain, to compare with
 //! ```
 //!
 //! What frames carry is TLS between the page's client and the session: this module, and whoever stands before it, moves
@@ -16,7 +17,9 @@
 
 mod frames;
 mod http;
+mod plain;
 mod relay;
+mod request;
 
 use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
@@ -29,10 +32,15 @@ use tracing::{debug, warn};
 
 use crate::proxy::{self, Proxied};
 use crate::server::Service;
-use http::{Head, Request};
+use http::Head;
+use request::Request;
+
+pub use plain::PlainAnswers;
 
 /// Where the WebSocket is.
 const SOCKET_PATH: &str = "/socket";
+/// Where a demo's page asks in plain.
+const PLAIN_PATH: &str = "/plain";
 /// Where the page learns whom it talks to.
 const SETTINGS_PATH: &str = "/settings.json";
 /// The word that page and server agree on for what the frames carry.
@@ -64,6 +72,8 @@ pub struct WebPage {
     pub headers: Vec<(&'static str, String)>,
     /// Origins besides its own whose pages may open the WebSocket, such as `https://models.example`.
     pub origins: Vec<String>,
+    /// In demos alone: answers for pages that show their picture to the server, to compare.
+    pub plain: Option<PlainAnswers>,
 }
 
 impl Service {
@@ -125,25 +135,31 @@ fn answer(mut socket: TcpStream, service: &Arc<Service>, page: &WebPage) -> io::
     let Some(address) = who(&socket, service)? else { return Ok(()) };
     socket.set_nodelay(true)?;
     socket.set_write_timeout(Some(PATIENCE))?;
-    let request = match Request::read(&mut socket, PATIENCE)? {
+    let request = match http::read_request(&mut socket, PATIENCE)? {
         Ok(request) => request,
         Err(head) => return http::respond(&mut socket, &head, &page.headers, head.status.as_bytes()),
     };
-    if request.path == SOCKET_PATH {
-        return match admission(&request, page) {
-            Ok(key) => {
+    let plain = page.plain.as_ref().filter(|_| request.path == PLAIN_PATH);
+    if request.path == SOCKET_PATH || plain.is_some() {
+        return match (admission(&request, page), plain) {
+            (Ok(key), Some(plain)) => {
+                http::switch_protocols(&mut socket, &key, SUBPROTOCOL)?;
+                socket.set_read_timeout(Some(PATIENCE))?;
+                plain.run(&socket)
+            }
+            (Ok(key), None) => {
                 http::switch_protocols(&mut socket, &key, SUBPROTOCOL)?;
                 socket.set_read_timeout(None)?;
                 relay::run(socket, address, service)
             }
-            Err((status, why)) => {
+            (Err((status, why)), _) => {
                 debug!(client = %address, why, "no WebSocket");
                 http::respond(&mut socket, &Head::text(status), &page.headers, why.as_bytes())
             }
         };
     }
     if request.path == SETTINGS_PATH {
-        let settings = service.page_settings();
+        let settings = service.page_settings(page.plain.is_some());
         return http::respond(&mut socket, &Head::json(), &page.headers, settings.as_bytes());
     }
     match page.files.iter().find(|file| file.path == request.path) {

@@ -9,6 +9,7 @@
 //! ```text
 //! abi        what the module takes from the page's script and gives to it (WebAssembly alone)
 //! session    the questions and their answers, as JSON
+//! overheard  what the server gets of a picture, for the page to show
 //! secured    TLS 1.3 over any stream, to a server that is known by its fingerprint
 //! provider   the cryptography of TLS in Rust alone, without tables and branches that depend on secrets
 //! ```
@@ -17,6 +18,7 @@
 
 #[cfg(target_arch = "wasm32")]
 mod abi;
+pub mod overheard;
 pub mod provider;
 pub mod secured;
 pub mod session;

@@ -12,7 +12,8 @@ use std::io::{Read, Write};
 use client::images::{ImageFault, decode_image};
 use client::{ClientError, Patience, PrivateClient};
 use crypto::ot::Depth;
-use inference::client::{Answer, Progress, Wishes};
+use crypto::ring::RingVector;
+use inference::client::{Answer, Progress, ShareRecord, Wishes};
 use inference::connection::{Fingerprint, NoFingerprint};
 use inference::setup::messages::ModelName;
 use inference::transcript::{Phase, Traffic};
@@ -20,6 +21,7 @@ use network::image::Image;
 use network::text::with_causes;
 use serde::{Deserialize, Serialize};
 
+use crate::overheard::{Ear, Overheard};
 use crate::secured::{Secured, SecuredError};
 
 /// What a page wants of a server.
@@ -89,6 +91,18 @@ pub struct Classified {
     pub logits: Option<Vec<i64>>,
     /// What it took after the image was known.
     pub counted: Counted,
+    /// The image as the server got it.
+    pub server_view: Option<ServerView>,
+}
+
+/// What the server got of an image: its share of each value, as it was sent. Each of them is equally likely whatever the
+/// image is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ServerView {
+    /// Bits of each number.
+    pub bits: u32,
+    /// One number for each value of the image, in channel, row, column order.
+    pub values: Vec<u64>,
 }
 
 /// A layer is ready.
@@ -102,7 +116,8 @@ pub struct Ready<'a> {
 
 /// A client that is connected.
 pub struct Session<S: Read + Write> {
-    client: PrivateClient<Secured<S>>,
+    client: PrivateClient<Overheard<Secured<S>>>,
+    ear: Ear,
     image: Option<Image>,
 }
 
@@ -121,9 +136,10 @@ impl<S: Read + Write> Session<S> {
         let (stream, binding) = Secured::connect(stream, pinned)?;
         let depth = if wanted.is_near { Depth::Four } else { Depth::Eight };
         let wishes = Wishes { model, depth: Some(depth), ..Wishes::default() };
+        let (stream, ear) = Overheard::new(stream);
         let mut client = PrivateClient::over(stream, &binding, &wishes, Patience::endless())?;
         client.session_mut().watch(Box::new(tell));
-        Ok(Self { client, image: None })
+        Ok(Self { client, ear, image: None })
     }
 
     /// What the page may know of the model.
@@ -169,13 +185,26 @@ impl<S: Read + Write> Session<S> {
         Ok(since(before, self.traffic(Phase::Offline)))
     }
 
+    /// Does the offline work for one image and gives the client's shares: what an answer can be held against, bit by bit. They
+    /// are secret; no page asks for them.
+    ///
+    /// # Errors
+    /// When the server refuses or the stream ends.
+    pub fn prepare_recorded(&mut self) -> Result<ShareRecord, SessionError> {
+        Ok(self.client.prepare_recorded()?)
+    }
+
     /// Classifies the image looked at last; prepares first where nothing is prepared.
     ///
     /// # Errors
     /// When there is no image, the server refuses or the stream ends.
     pub fn classify(&mut self) -> Result<Classified, SessionError> {
         let image = self.image.take().ok_or(SessionError::NoImage)?;
+        if self.client.prepared() == 0 {
+            self.client.prepare(1)?;
+        }
         let before = self.traffic(Phase::Online);
+        self.ear.listen(LISTENED_BYTES + size_of::<u64>() * image.pixels().len());
         let answer = self.client.classify(&image)?;
         let counted = since(before, self.traffic(Phase::Online));
         let class = answer.class();
@@ -183,13 +212,22 @@ impl<S: Read + Write> Session<S> {
             Answer::Logits(logits) => Some(logits),
             Answer::Class(_) => None,
         };
-        Ok(Classified { class, logits, counted })
+        Ok(Classified { class, logits, counted, server_view: self.server_view(&image) })
+    }
+
+    fn server_view(&mut self, image: &Image) -> Option<ServerView> {
+        let width = self.client.session_mut().plan().image_width();
+        let values = RingVector::from_bytes(width, image.pixels().len(), &self.ear.values()?).ok()?;
+        Some(ServerView { bits: width.bits(), values: values.to_unsigned() })
     }
 
     fn traffic(&mut self, phase: Phase) -> Traffic {
         self.client.session_mut().connection().transcript().phase(phase)
     }
 }
+
+/// What may come before the image's own frame: the request for a classification, and headers.
+const LISTENED_BYTES: usize = 4096;
 
 fn since(before: Traffic, now: Traffic) -> Counted {
     Counted {

@@ -7,17 +7,21 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
+use crypto::random::Seed;
 use crypto::secret::Secret;
 use inference::InferenceError;
 use inference::connection::{Connection, Fingerprint, Identity, Role, accept_tls};
-use inference::plan::Reveal;
+use inference::plan::{Reveal, Terms};
 use inference::requests::{Reply, Request};
 use inference::server::{ServedModel, Server, WeightMemory};
 use inference::setup::messages::ModelName;
+use inference::verify::ProtocolCoins;
 use network::freeze::{FreezeOptions, freeze};
 use network::image::Image;
 use network::inference_model::InferenceModel;
+use network::reference;
 use network::reference::bound::{self, ReluRounding};
+use network::walk::ValueId;
 use network::weights::FloatWeights;
 use network::zoo;
 use sordino_web_client::secured::Secured;
@@ -90,8 +94,13 @@ fn tiny_model() -> InferenceModel {
     freeze(&spec, &weights, None, &images, &FreezeOptions::default()).unwrap().0
 }
 
-/// Grants one preparation and one classification.
-fn serve_one_image(socket: TcpStream, identity: &Identity, model: &Arc<ServedModel>) {
+/// Grants one preparation, of which it tells the secret, and one classification.
+fn serve_one_image(
+    socket: TcpStream,
+    identity: &Identity,
+    model: &Arc<ServedModel>,
+    told: &std::sync::mpsc::Sender<Seed>,
+) {
     let (stream, binding) = accept_tls(socket, identity).unwrap();
     let choose = |_: &_| Ok((ModelName::new("tiny").unwrap(), Arc::clone(model)));
     let mut server = Server::accept_with(Connection::new(stream, Role::Server), choose, &binding).unwrap();
@@ -99,6 +108,7 @@ fn serve_one_image(socket: TcpStream, identity: &Identity, model: &Arc<ServedMod
     assert!(matches!(server.next_request().unwrap(), Request::Prepare { count: 1, store: None }));
     server.reply(&accept()).unwrap();
     let prepared = server.prepare().unwrap();
+    told.send(prepared.mask_seed()).unwrap();
     assert!(matches!(server.next_request().unwrap(), Request::Classify { count: 1 }));
     server.reply(&accept()).unwrap();
     server.classify_batch(vec![prepared]).unwrap();
@@ -124,7 +134,8 @@ fn a_page_gets_logits_that_the_reference_allows() {
     let identity = Identity::generate().unwrap();
     let wanted =
         Wanted { fingerprint: identity.fingerprint().to_string(), model: String::new(), is_near: true };
-    let socket = serve_once(move |socket| serve_one_image(socket, &identity, &served));
+    let (told, _seeds) = std::sync::mpsc::channel();
+    let socket = serve_once(move |socket| serve_one_image(socket, &identity, &served, &told));
     let (told, layers) = std::sync::mpsc::channel();
     let tell = move |progress: inference::client::Progress<'_>| told.send(progress.layer.to_owned()).unwrap();
     let mut session = Session::connect(socket, &wanted, tell).unwrap();
@@ -142,4 +153,35 @@ fn a_page_gets_logits_that_the_reference_allows() {
     assert_eq!(counted.bytes_up + counted.bytes_down, connected.online_bytes);
     let logits = classified.logits.unwrap();
     assert!(bound::allows(&model, &image, &logits, ReluRounding::Stochastic).unwrap(), "{logits:?}");
+}
+
+#[test]
+fn logits_equal_the_reference_with_both_parties_shares_bit_for_bit() {
+    let model = tiny_model();
+    for (round, relus) in [(0, ReluRounding::Stochastic), (1, ReluRounding::Nearest)] {
+        let terms = Terms { reveal: Reveal::Logits, relus };
+        let served = Arc::new(ServedModel::new(&model, terms, WeightMemory::Everything).unwrap());
+        let plan = Arc::clone(served.plan());
+        let identity = Identity::generate().unwrap();
+        let fingerprint = identity.fingerprint().to_string();
+        let (told, seeds) = std::sync::mpsc::channel();
+        let socket = serve_once(move |socket| serve_one_image(socket, &identity, &served, &told));
+        let wanted = Wanted { fingerprint, model: String::new(), is_near: round == 0 };
+        let mut session = Session::connect(socket, &wanted, |_| {}).unwrap();
+        let record = session.prepare_recorded().unwrap();
+        let blinds: Vec<u64> = record.share(ValueId::IMAGE).to_vec();
+        let image = Image::random(model.outline().input, 30 + round);
+        session.look(&png(&image)).unwrap();
+        let classified = session.classify().unwrap();
+        let coins = ProtocolCoins::new(&model, &plan, record, &seeds.recv().unwrap()).unwrap();
+        assert_eq!(classified.logits.unwrap(), reference::run_with(&model, &image, &coins).unwrap());
+        // What the page shows as the server's view is the other share of the picture.
+        let view = classified.server_view.unwrap();
+        assert_eq!(view.bits, plan.image_width().bits());
+        let pixels = model.outline().image.encode(&image);
+        let mask = (1 << view.bits) - 1;
+        for ((seen, blind), pixel) in view.values.iter().zip(&blinds).zip(pixels) {
+            assert_eq!(seen.wrapping_add(*blind) & mask, pixel as u64 & mask);
+        }
+    }
 }

@@ -1,6 +1,6 @@
 "use strict";
 
-// The page: shows, asks its workers, and never computes on anything itself.
+// The page: shows, asks its workers, and never computes on anything itself. views.js and front.js show the rest.
 
 const HEADER_BYTES = 32;
 // What of the server's bytes may wait for the client; a power of two.
@@ -13,13 +13,19 @@ const SHOWN = 5;
 const part = (id) => document.getElementById(id);
 let language = "en";
 let files;
-let settings = { fingerprint: "", models: [], socket: "socket" };
+let settings = { fingerprint: "", models: [], socket: "socket", plain: null };
 let link = null;
 let model = null;
 let file = null;
 let hasImage = false;
 let ready = 0;
 let layers = 0;
+// Whether this session has prepared before: the first time costs more.
+let hasPrepared = false;
+// Bytes that crossed the socket.
+let moved = 0;
+// What the network sees.
+let looked = null;
 let isBusy = false;
 
 // ---- texts
@@ -35,6 +41,7 @@ function speak(chosen) {
   part("language").value = chosen;
   for (const element of document.querySelectorAll("[data-text]")) element.textContent = word(element.dataset.text);
   for (const element of document.querySelectorAll("[data-said]")) repeat(element);
+  drawFront();
 }
 
 // Texts that change are said again when the language does.
@@ -146,7 +153,9 @@ function disconnect(kind, text) {
 
 async function connect() {
   link?.end();
-  [link, model, ready, hasImage] = [null, null, 0, false];
+  [link, model, ready, hasImage, hasPrepared, moved] = [null, null, 0, false, false, 0];
+  forgetView();
+  forgetPlain();
   enable();
   say("connection-status", "connecting");
   const url = new URL(part("address").value, location.href);
@@ -188,6 +197,7 @@ async function look() {
       const png = await decoded(file).catch(() => Promise.reject(error));
       seen = await link.ask(LOOK, await png.arrayBuffer());
     }
+    looked = seen;
     draw(seen);
     hasImage = true;
     part("image-status").textContent = "";
@@ -211,8 +221,15 @@ function capture(source, width, height) {
   return new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error())), "image/png"));
 }
 
-function draw({ shape: [channels, height, width], pixels }) {
-  const canvas = part("pixels");
+function draw(seen) {
+  const [, height, width] = seen.shape;
+  paint(part("pixels"), seen);
+  part("seen").hidden = false;
+  say("pixels-text", "seen", { width, height });
+  part("pixels").setAttribute("aria-label", part("pixels-text").textContent);
+}
+
+function paint(canvas, { shape: [channels, height, width], pixels }) {
   [canvas.width, canvas.height] = [width, height];
   const context = canvas.getContext("2d");
   const image = context.createImageData(width, height);
@@ -222,9 +239,6 @@ function draw({ shape: [channels, height, width], pixels }) {
     image.data[4 * at + 3] = 255;
   }
   context.putImageData(image, 0, 0);
-  part("seen").hidden = false;
-  say("pixels-text", "seen", { width, height });
-  canvas.setAttribute("aria-label", part("pixels-text").textContent);
 }
 
 async function openCamera() {
@@ -271,19 +285,22 @@ async function work(run) {
     }
   }
   isBusy = false;
-  part("progress").hidden = true;
+  endPreparing();
   enable();
 }
 
 function prepare() {
-  return work(async (link) => {
-    layers = 0;
-    part("progress").hidden = false;
-    part("progress").value = 0;
-    const counted = await link.ask(PREPARE);
-    ready += 1;
-    showPrepared(counted);
-  });
+  return work(prepareOne);
+}
+
+async function prepareOne(link) {
+  layers = 0;
+  beginPreparing();
+  const counted = await link.ask(PREPARE);
+  hasPrepared = true;
+  ready += 1;
+  endPreparing();
+  showPrepared(counted);
 }
 
 function showPrepared({ bytes_up: up, bytes_down: down, milliseconds }) {
@@ -294,37 +311,40 @@ function showPrepared({ bytes_up: up, bytes_down: down, milliseconds }) {
 function showLayer() {
   layers += 1;
   const [done, all] = [layers, model.layers];
-  part("progress").max = all;
-  part("progress").value = done;
   say("work-status", "preparing", { done, all });
+  showLeft();
 }
 
 function classify() {
   return work(async (link) => {
-    if (ready === 0) {
-      layers = 0;
-      part("progress").hidden = false;
-      showPrepared(await link.ask(PREPARE));
-      ready += 1;
-    }
+    forgetView();
+    forgetPlain();
+    if (ready === 0) await prepareOne(link);
+    const { pixels } = looked;
     say("work-status", "classifying");
     const answer = await link.ask(CLASSIFY);
     ready -= 1;
     const { bytes_up: up, bytes_down: down } = answer.counted;
     say("work-status", "classified", { seconds: () => seconds(answer.milliseconds), bytes: () => bytes(up + down) });
     showAnswer(answer);
+    if (answer.server_view) showView(answer.server_view, looked.shape);
+    await comparePlain(pixels, answer.logits);
     // The picture stays on the page, and may be asked about again.
     await look();
   });
 }
 
 function showAnswer({ class: best, logits }) {
-  const name = (number) => model.class_names[number] ?? String(number);
   const list = part("answer");
+  if (logits) list.dataset.logits = logits.join(" ");
+  fillAnswer(list, best, logits);
+}
+
+function fillAnswer(list, best, logits) {
+  const name = (number) => model.class_names[number] ?? String(number);
   list.replaceChildren();
   list.dataset.class = name(best);
   if (!logits) return list.append(row(name(best)));
-  list.dataset.logits = logits.join(" ");
   const unit = 2 ** -model.logit_fraction;
   const weights = logits.map((logit) => Math.exp((logit - logits[best]) * unit));
   const sum = weights.reduce((sum, weight) => sum + weight, 0);
@@ -351,6 +371,8 @@ function row(name, part) {
 // ---- what travels
 
 function showTravel({ up, down, sample }) {
+  moved = up + down;
+  showLeft();
   part("bytes-up").textContent = bytes(up);
   part("bytes-down").textContent = bytes(down);
   const canvas = part("noise");
@@ -379,6 +401,7 @@ async function readSettings() {
   part("address").value = settings.socket;
   part("fingerprint").value = settings.fingerprint;
   for (const name of settings.models) part("model").add(new Option(name, name));
+  offerPlain();
 }
 
 function listen() {
@@ -391,6 +414,7 @@ function listen() {
   part("camera").onclick = openCamera;
   part("shoot").onclick = shoot;
   part("cancel").onclick = closeCamera;
+  listenToTabs();
   const drop = part("drop");
   // A picture that misses the field must not replace the page.
   document.ondragover = (event) => event.preventDefault();

@@ -3,6 +3,8 @@
 //! ```text
 //! page/index.html, style.css     what a person sees
 //! page/app.js, words.js          the page; its texts in each language
+//! page/views.js                  what the server saw, seconds to come, the answer in plain
+//! page/front.js, front.json      the second tab: the fronts, made of the records (crates/results/tests/front_of_the_page.rs)
 //! page/client.js                 the worker in which the client computes
 //! page/socket.js                 the worker that owns the WebSocket
 //! page/client.wasm.gz            the client, built from crates/web-client by scripts/web-client; its hash beside it
@@ -23,10 +25,13 @@ pub use export::{ExportError, ExportSettings, export};
 const MODULE: &[u8] = include_bytes!("../page/client.wasm.gz");
 const INDEX: &str = include_str!("../page/index.html");
 /// Files that the page names by their hashes.
-const FILES: [(&str, &str, &[u8]); 5] = [
+const FILES: [(&str, &str, &[u8]); 8] = [
     ("style.css", "text/css; charset=utf-8", include_bytes!("../page/style.css")),
     ("words.js", JAVASCRIPT, include_bytes!("../page/words.js")),
     ("app.js", JAVASCRIPT, include_bytes!("../page/app.js")),
+    ("views.js", JAVASCRIPT, include_bytes!("../page/views.js")),
+    ("front.js", JAVASCRIPT, include_bytes!("../page/front.js")),
+    ("front.json", "application/json", include_bytes!("../page/front.json")),
     ("client.js", JAVASCRIPT, include_bytes!("../page/client.js")),
     ("socket.js", JAVASCRIPT, include_bytes!("../page/socket.js")),
 ];
@@ -126,9 +131,15 @@ mod tests {
             assert!(page.contains(&integrity(bytes)), "{name}");
         }
         assert!(page.contains(&integrity(&module())));
-        let texts = FILES.iter().map(|(_, _, bytes)| std::str::from_utf8(bytes).unwrap());
-        for text in texts.chain([page.as_str()]) {
-            assert!(!text.contains("http://") && !text.contains("https://") && !text.contains("//cdn"));
+        let texts = FILES.iter().map(|(name, _, bytes)| (*name, std::str::from_utf8(bytes).unwrap()));
+        for (name, text) in texts.chain([("index.html", page.as_str())]) {
+            // The front names where papers can be read; nothing is loaded from there.
+            let text =
+                if name == "front.json" { text.replace("https://arxiv.org/abs/", "") } else { text.into() };
+            assert!(
+                !text.contains("http://") && !text.contains("https://") && !text.contains("//cdn"),
+                "{name}"
+            );
         }
     }
 

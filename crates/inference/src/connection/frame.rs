@@ -76,6 +76,11 @@ impl Header {
         bytes
     }
 
+    /// The kind's number and the body's length, unchecked: for whoever looks at frames of its own side.
+    pub fn kind_and_length(bytes: &[u8; HEADER_BYTES]) -> (u8, u64) {
+        (bytes[21], bytes[24..].iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
     /// Whether this is a refusal from before the session.
     pub(super) fn is_early_refusal(bytes: &[u8; HEADER_BYTES]) -> bool {
         bytes[..8] == MAGIC && bytes[21] == FrameKind::Refusal as u8

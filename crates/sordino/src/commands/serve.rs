@@ -50,7 +50,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let page = settings.web.as_deref().map(bind).transpose()?;
     let page_address = page.as_ref().map(TcpListener::local_addr).transpose()?;
     if let Some(listener) = page {
-        service.show_page(listener, web::page(settings.web_origin.clone().unwrap_or_default()))?;
+        let plain = arguments.web_compare.then(|| web::plain_answers(&settings.models)).transpose()?;
+        service.show_page(listener, web::page(settings.web_origin.clone().unwrap_or_default(), plain))?;
     }
     let address = listener.local_addr()?;
     // Caught from here on; before, these ended the process at once.

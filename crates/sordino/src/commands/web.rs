@@ -3,12 +3,18 @@
 //! A server that shows the page itself could show another one. Whoever hosts these files elsewhere takes that from it: the
 //! page names the hash of each of its files, and pins the server's fingerprint.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::Args;
 use inference::connection::Fingerprint;
-use service::web::{WebFile, WebPage};
+use network::image::Image;
+use network::inference_model::InferenceModel;
+use network::reference;
+use service::web::{PlainAnswers, WebFile, WebPage};
 use web::ExportSettings;
 
 use super::Answer;
@@ -50,12 +56,28 @@ fn socket_address(text: &str) -> Result<String, String> {
 }
 
 /// The page as the service takes it.
-pub(super) fn page(origins: Vec<String>) -> WebPage {
+pub(super) fn page(origins: Vec<String>, plain: Option<PlainAnswers>) -> WebPage {
     let file = |file: web::PageFile| WebFile {
         path: if file.name == "index.html" { "/".to_owned() } else { format!("/{}", file.name) },
         kind: file.kind,
         bytes: file.bytes,
         is_compressed: file.is_compressed,
     };
-    WebPage { files: web::files().into_iter().map(file).collect(), headers: web::headers(), origins }
+    WebPage { files: web::files().into_iter().map(file).collect(), headers: web::headers(), origins, plain }
+}
+
+/// The models once more, to answer in plain: for demos.
+pub(super) fn plain_answers(files: &BTreeMap<String, PathBuf>) -> anyhow::Result<PlainAnswers> {
+    let load = |(name, path): (&String, &PathBuf)| {
+        let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let model = InferenceModel::from_bytes(&bytes)
+            .with_context(|| format!("{} is not usable", path.display()))?;
+        Ok((name.clone(), model))
+    };
+    let models: BTreeMap<_, _> = files.iter().map(load).collect::<anyhow::Result<_>>()?;
+    Ok(PlainAnswers::new(move |name, pixels| {
+        let model = models.get(name).ok_or_else(|| format!("there is no model {name} here"))?;
+        let image = Image::new(model.outline().input, pixels).map_err(|error| error.to_string())?;
+        reference::run(model, &image).map_err(|error| error.to_string())
+    }))
 }

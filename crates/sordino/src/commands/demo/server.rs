@@ -38,7 +38,7 @@ impl DemoServer {
         fs::write(&file, &model.bytes).with_context(|| format!("cannot write {}", file.display()))?;
         let mut command = command(&model.name, &file, folder)?;
         web.iter().for_each(|address| {
-            command.args(["--web", address]);
+            command.args(["--web", address, "--web-compare"]);
         });
         servant.start(&mut command)?;
         let output = servant.with_child(|child| child.stdout.take())?;

@@ -20,6 +20,9 @@ pub(in crate::commands) struct Arguments {
     /// End as on SIGTERM when standard input ends: for a server that must not outlive the program that started it.
     #[arg(long)]
     pub(super) until_stdin_ends: bool,
+    /// For demos: the page of --web may also ask in plain, to compare. Who does so shows the server the picture.
+    #[arg(long)]
+    pub(super) web_compare: bool,
 }
 
 impl Arguments {

@@ -256,7 +256,10 @@ fn must_have_slurm() -> anyhow::Result<()> {
              call it without --slurm on several machines with one file system: they share the runs (a sweep also by --parallel, \
              --devices and --shard)"
         ),
-        Ok(answer) => bail!("sbatch does not work here: {}", String::from_utf8_lossy(&answer.stderr).trim()),
+        Ok(answer) => bail!(
+            "sbatch does not work here; call this on a machine of the cluster, or without --slurm: {}",
+            String::from_utf8_lossy(&answer.stderr).trim()
+        ),
         Err(error) => Err(error).context("cannot start sbatch"),
     }
 }

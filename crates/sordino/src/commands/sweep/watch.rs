@@ -108,9 +108,9 @@ fn look(job: &Job, claims: &mut Claims) -> anyhow::Result<Row> {
     Ok(row)
 }
 
-/// The best accuracy in percent of a job that is done; a teacher has the one of its last epoch.
+/// The best accuracy in percent of a job that is done; a network that is only trained has the one of its last epoch.
 fn done(job: &Job) -> Option<Option<f64>> {
-    if job.is_teacher {
+    if job.is_teacher || job.recipe.optimize.is_none() {
         let there = Checkpoint::load(&job.folder, Part::Description).ok()?;
         let is_done = there.state.epoch >= there.state.recipe.training.epochs;
         return is_done.then(|| there.state.accuracy.values().next().map(|part| 100.0 * part));

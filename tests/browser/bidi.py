@@ -77,6 +77,13 @@ class Firefox:
         command = ["firefox-esr", "--headless", "--no-remote", "--profile", self.profile.name, "--remote-debugging-port", "0"]
         environment = {**os.environ, "HOME": self.profile.name, "MOZ_DISABLE_CONTENT_SANDBOX": "1"}
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
+        try:
+            self._begin(width, height)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def _begin(self, width, height):
         found = next(filter(None, (re.search(r"BiDi listening on ws://[^:]+:(\d+)", line) for line in self.process.stderr)), None)
         if found is None:
             raise BidiError("Firefox ended before it listened")

@@ -4,6 +4,8 @@
 
 // How many of the server's numbers are written out.
 const NUMBERS = 24;
+// Which part of the bytes has come before the rate of the others is told.
+const KNOWN_AFTER = 10;
 
 // ---- the server's view
 
@@ -49,8 +51,10 @@ function showLeft() {
   const done = Math.min(moved - before, expected);
   part("progress").value = done;
   const left = ((performance.now() - start) * (expected - done)) / done;
-  const isKnown = done > 0;
-  say("work-left", isKnown ? "left" : "toCome", { seconds: () => seconds(left), bytes: () => bytes(expected - done) });
+  // The first bytes come with the work that precedes them, and tell little of the rate.
+  const isKnown = done > expected / KNOWN_AFTER;
+  const whole = () => Math.ceil(left / 1000).toLocaleString(language);
+  say("work-left", isKnown ? "left" : "toCome", { seconds: whole, bytes: () => bytes(expected - done) });
 }
 
 // ---- in plain, for demos

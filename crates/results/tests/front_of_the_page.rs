@@ -10,7 +10,8 @@ use sordino_results::collect;
 use sordino_results::pareto::{Summary, groups};
 
 /// The folders that `sordino pareto` draws for the README.
-const FOLDERS: [&str; 4] = ["results", "records/frontier", "records/signets", "records/seeds"];
+const FOLDERS: [&str; 5] =
+    ["results", "records/frontier", "records/signets", "records/sphynx", "records/seeds"];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")

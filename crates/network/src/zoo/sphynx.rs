@@ -224,7 +224,8 @@ mod tests {
         assert_eq!(cost("sphynx:c=5,d=5,values=1"), one);
         assert_eq!((four.relus, four.gated_values), (25_600, 3 * 25_600));
         assert_eq!(four.macs, cost("sphynx:c=20,d=5,reduce=0+1").macs);
-        let error = build("sphynx:values=100000", 32, 100).unwrap_err().to_string();
+        let many = format!("sphynx:values={}", MAX_VALUES_PER_SIGN + 1);
+        let error = build(&many, 32, 100).unwrap_err().to_string();
         assert!(error.contains("values a sign"), "{error}");
     }
 

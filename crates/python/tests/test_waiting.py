@@ -22,6 +22,14 @@ def test_other_threads_run_during_a_call(model, test_set):
     assert steps > 10
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_is_heard():
+    """A shell that starts a program in the background lets it ignore Ctrl-C, and Python keeps that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupt_soon():
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()

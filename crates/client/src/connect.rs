@@ -2,6 +2,7 @@
 
 use std::net::{TcpStream, ToSocketAddrs};
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use inference::connection::{
     CertifiedKey, DEFAULT_LEAST_RATE, DEFAULT_PORT, Fingerprint, TimeLimits, TlsConnector, TlsError, Trust,
 };
 
+use crate::halves_folder::HalvesFolder;
 use crate::{ClientError, Patience, PrivateClient};
 
 /// How long to wait for a silent server.
@@ -32,6 +34,8 @@ pub struct ConnectOptions {
     pub least_rate: u64,
     /// Threads to compute with.
     pub threads: NonZeroUsize,
+    /// A folder in which second halves of answers are kept, so that later sessions do without them.
+    pub halves: Option<PathBuf>,
 }
 
 impl ConnectOptions {
@@ -44,6 +48,7 @@ impl ConnectOptions {
             silence: DEFAULT_SILENCE,
             least_rate: DEFAULT_LEAST_RATE,
             threads: NonZeroUsize::MIN,
+            halves: None,
         }
     }
 }
@@ -64,6 +69,9 @@ impl PrivateClient {
         wishes.depth = wishes.depth.or(Some(if is_near { Depth::Four } else { Depth::Eight }));
         let limits = TimeLimits::new(options.silence);
         let (stream, binding) = connector.connect(socket, host, Arc::clone(&limits))?;
+        if let Some((folder, server)) = options.halves.zip(stream.peer()) {
+            wishes.halves = Some(Arc::new(HalvesFolder::new(folder, server)));
+        }
         let patience = Patience::with(limits, options.silence, options.least_rate);
         let mut client = Self::over(stream, &binding, &wishes, patience)?;
         client.session.use_threads(options.threads)?;

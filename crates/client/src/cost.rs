@@ -18,6 +18,8 @@ use crate::Rates;
 pub struct Cost {
     /// What crosses the link before the image is needed, for the first image of a session.
     pub offline: Traffic,
+    /// The same where the client has met the model in an earlier session.
+    pub returning_offline: Traffic,
     /// The same for every further one.
     pub later_offline: Traffic,
     /// What crosses it after.
@@ -38,6 +40,7 @@ impl Cost {
         let traffic = plan.traffic(depth);
         Self {
             offline: traffic.offline,
+            returning_offline: traffic.returning_offline,
             later_offline: traffic.later_offline,
             online: traffic.online,
             memory: plan.client_memory(),
@@ -45,6 +48,11 @@ impl Cost {
             depth,
             link,
         }
+    }
+
+    /// What the first image of a session costs a client that has met the model before.
+    pub fn returning(&self) -> Self {
+        Self { offline: self.returning_offline, work: self.work.later(), ..*self }
     }
 
     /// What a further image of a session costs.
@@ -76,7 +84,8 @@ impl Cost {
 
     /// The same with the offline work paid for, as by a file of prepared inferences.
     pub fn prepared(&self) -> Self {
-        Self { offline: Traffic::default(), later_offline: Traffic::default(), ..*self }
+        let none = Traffic::default();
+        Self { offline: none, returning_offline: none, later_offline: none, ..*self }
     }
 
     /// Bytes of both phases and directions.
@@ -138,6 +147,7 @@ mod tests {
         let link = LinkSpeed { round_trip: Duration::from_millis(20), down: 1e6, up: 1e5 };
         let cost = Cost {
             offline: Traffic { bytes_up: 100_000, bytes_down: 1_000_000, rounds: 4 },
+            returning_offline: Traffic { bytes_up: 100_000, bytes_down: 450_000, rounds: 4 },
             later_offline: Traffic { bytes_up: 100_000, bytes_down: 400_000, rounds: 4 },
             online: Traffic { bytes_up: 50_000, bytes_down: 500_000, rounds: 10 },
             memory: 0,
@@ -155,6 +165,7 @@ mod tests {
         let slow = Rates { byte: 3e-6, ..rates };
         assert_eq!(cost.offline_time(&slow), Duration::from_millis(40 + 3300));
         assert_eq!(cost.later().offline_time(&slow), Duration::from_millis(40 + 1500));
+        assert_eq!(cost.returning().offline_time(&slow), Duration::from_millis(40 + 1650));
         assert_eq!(cost.online_time(&rates), Duration::from_millis(1100 + 20 + 550));
         assert_eq!(cost.prepared().offline_time(&rates), Duration::ZERO);
         let three = cost.for_images(3);

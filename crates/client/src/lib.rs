@@ -21,6 +21,8 @@
 mod connect;
 mod cost;
 mod error;
+#[cfg(feature = "tls")]
+pub mod halves_folder;
 #[cfg(feature = "images")]
 pub mod images;
 mod patience;
@@ -120,7 +122,8 @@ impl<S: Read + Write> PrivateClient<S> {
 
     /// What one image costs on a link that is known; nothing is sent.
     pub fn cost_on(&self, link: LinkSpeed) -> Cost {
-        Cost::planned(self.session.plan(), self.session.depth(), link)
+        let cost = Cost::planned(self.session.plan(), self.session.depth(), link);
+        if self.session.has_halves() { cost.returning() } else { cost }
     }
 
     /// Does the offline work for so many images, to be classified over this connection.

@@ -47,8 +47,8 @@ fn bench_layer(criterion: &mut Criterion, parameters: &HeParameters, shape: &Lin
     let (up, down) = (scope(Direction::ClientToServer), scope(Direction::ServerToClient));
     let root = Seed::from_bytes([7; 32]);
     let layout = Layout::new(parameters, shape).expect("announced");
-    let session = PublicSeed::derive(&[3; 32], &[4; 32]).expect("distinct nonces");
-    let (uniform, layer) = (LayerUniform::new(&session, 1), LayerSecrets::derive(&root, &session, &down));
+    let session = PublicSeed::derive(&[3; 32]);
+    let (uniform, layer) = (LayerUniform::new(&session, 1), LayerSecrets::derive(&root, &session, 1));
     let key = ClientKey::generate(parameters, &root, &up);
     let public_key = key.public_key(&session, &root, &up);
     let mut generator = Seed::from_bytes([8; 32]).generator();

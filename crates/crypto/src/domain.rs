@@ -77,6 +77,10 @@ domains! {
     MASKS_ROOT = "root of answer masks";
     /// The fresh encryption of zero in a linear layer's answer.
     HE_ZERO = "he encryption of zero";
+    /// The seed that those of one served model come from, from the salt of its commitment.
+    HE_ZERO_ROOT = "he root of second halves";
+    /// What a served model's second halves are known by: version, outline, commitment, plan.
+    SECOND_HALVES = "second halves";
     /// The client's RLWE secret key.
     HE_SECRET_KEY = "he secret key";
     /// Errors of the client's ciphertexts.
@@ -87,7 +91,7 @@ domains! {
     HE_UNIFORM_SEED = "he ciphertext uniform seed";
     /// The error of the client's public key.
     HE_PUBLIC_ERROR = "he public key error";
-    /// The seed of the public key's uniform half, from both parties' nonces.
+    /// The seed of all uniform halves, from what names the served model.
     HE_PUBLIC_SEED = "he public key seed";
     /// The uniform half of the public key.
     HE_PUBLIC_UNIFORM = "he public key uniform half";

@@ -7,18 +7,18 @@
 //!
 //! ```text
 //! client                                                      server
-//! s ternary, e small                                          W; u, e_2 for the session and layer
-//!   a, a_k from both nonces, for the session                  a, a_k from both nonces, for the session
+//! s ternary, e small                                          W; u, e_2 for the layer
+//!   a, a_k from the model's public name                       a, a_k from the model's public name
 //!   PublicKey       b = -(a s + e)          ------------>
 //!   LinearRequest   q/t r + e_k - a_k s     ------------>     c0 = sum of W_k times request k + u b
 //!                                                               - S, uniform modulo q     hides all of c0
-//!                                                             c1 = sum of W_k a_k + u a + e_2, once a session
+//!                                                             c1 = sum of W_k a_k + u a + e_2, once a client
 //!                                                             rescale, shorten
 //!   W r - s         <------------  LinearAnswer   useful coefficients of c0; c1 once      s = round(t S / q)
 //! ```
 //!
 //! The client's key is fresh for every inference, S too. What does not depend on them, c1, is the same for all inferences of a
-//! session and is sent with the first.
+//! model; a client that does not have it yet gets it with an answer.
 //!
 //! What the client gets is pseudorandom whatever it sent: c0 is uniform because S is, c1 is hidden by the server's own u.
 //! The price is that S has no exact share: both shares add up to W r plus the noise t delta / q, rounded to one of its
@@ -80,7 +80,7 @@ mod tests {
         let (client_root, server_root) = (Seed::from_bytes([seed; 32]), Seed::from_bytes([seed ^ 0xff; 32]));
         let mut blinds = Seed::from_bytes([seed ^ 0x55; 32]).generator();
         let layout = Layout::new(parameters, &shape).unwrap();
-        let session = PublicSeed::derive(&[3; 32], &[4; 32]).unwrap();
+        let session = PublicSeed::derive(&[3; 32]);
 
         let uniform = LayerUniform::new(&session, 1);
         let key = ClientKey::generate(parameters, &client_root, &up);
@@ -95,7 +95,7 @@ mod tests {
         let public_key = PublicKey::from_bytes(parameters, &session, &public_key).unwrap();
         let request = LinearRequest::from_bytes(&layout, &request).unwrap();
         let prepared = PreparedWeights::new(&layout, weights, storage).unwrap();
-        let layer = LayerSecrets::derive(&server_root, &session, &down);
+        let layer = LayerSecrets::derive(&server_root, &session, 1);
         let secrets = (&layer, AnswerSecrets::derive(&server_root, &down));
         let (answer, server_share) = prepared.answer(&public_key, &request, secrets, Halves::Both).unwrap();
         let answer = answer.to_bytes();
@@ -176,18 +176,18 @@ mod tests {
         }
     }
 
-    /// Several inferences of a session, each with a key of its own, on the second halves that came with the first.
+    /// Several inferences, each with a key of its own, on the second halves that came with the first.
     #[test]
-    fn one_second_half_serves_all_inferences_of_a_session() {
+    fn one_second_half_serves_all_inferences() {
         let shape = LinearShape::Convolution(ConvolutionShape::same(6, 5, 8, 3));
         let outline = HeOutline::from_layers(31, WeightBits::Eight, vec![shape]).tolerating(12);
         let parameters = HeParameters::from_outline(&outline).unwrap();
         let layout = Layout::new(&parameters, &shape).unwrap();
         let weights = extreme_weights(&shape, 127, 4);
         let prepared = PreparedWeights::new(&layout, &weights, WeightStorage::Everything).unwrap();
-        let session = PublicSeed::derive(&[3; 32], &[4; 32]).unwrap();
+        let session = PublicSeed::derive(&[3; 32]);
         let layer_scope = scope(1, Direction::ServerToClient);
-        let layer = LayerSecrets::derive(&Seed::from_bytes([7; 32]), &session, &layer_scope);
+        let layer = LayerSecrets::derive(&Seed::from_bytes([7; 32]), &session, 1);
         let uniform = LayerUniform::new(&session, 1);
         let mut kept = None;
         for number in 1..=8_u64 {
@@ -227,7 +227,7 @@ mod tests {
         let (root, place) = (Seed::from_bytes([1; 32]), scope(1, Direction::ClientToServer));
         let key = ClientKey::generate(&narrow, &root, &place);
         let layout = Layout::new(&wide, &shape).unwrap();
-        let uniform = LayerUniform::new(&PublicSeed::derive(&[3; 32], &[4; 32]).unwrap(), 1);
+        let uniform = LayerUniform::new(&PublicSeed::derive(&[3; 32]), 1);
         let request = key.encrypt(&layout, &uniform, &[0; 75], RequestSecrets::derive(&root, &place));
         assert_eq!(request.err(), Some(HeError::OtherRing));
     }
@@ -313,14 +313,14 @@ mod tests {
         let run = |cpu| {
             let parameters = HeParameters::from_outline(&outline).unwrap().with_cpu(cpu);
             let layout = Layout::new(&parameters, &shape).unwrap();
-            let session = PublicSeed::derive(&[3; 32], &[4; 32]).unwrap();
+            let session = PublicSeed::derive(&[3; 32]);
             let key = ClientKey::generate(&parameters, &root, &up);
             let public_key = key.public_key(&session, &root, &up);
             let uniform = LayerUniform::new(&session, 1);
             let request =
                 key.encrypt(&layout, &uniform, &blinds, RequestSecrets::derive(&root, &up)).unwrap();
             let prepared = PreparedWeights::new(&layout, &weights, WeightStorage::AtMost(3 << 20)).unwrap();
-            let layer = LayerSecrets::derive(&root, &session, &down);
+            let layer = LayerSecrets::derive(&root, &session, 1);
             let answer = |halves| {
                 let secrets = (&layer, AnswerSecrets::derive(&root, &down));
                 prepared.answer(&public_key, &request, secrets, halves).unwrap().0
@@ -352,7 +352,7 @@ mod tests {
         assert!(matches!(Layout::new(&parameters, &larger), Err(HeError::TooManyTaps { .. })));
         let (root, place) = (Seed::from_bytes([1; 32]), scope(1, Direction::ClientToServer));
         let key = ClientKey::generate(&parameters, &root, &place);
-        let uniform = LayerUniform::new(&PublicSeed::derive(&[3; 32], &[4; 32]).unwrap(), 1);
+        let uniform = LayerUniform::new(&PublicSeed::derive(&[3; 32]), 1);
         let request = key.encrypt(&layout, &uniform, &[0; 74], RequestSecrets::derive(&root, &place));
         assert!(matches!(request.err(), Some(HeError::Count { expected: 75, got: 74, .. })));
     }

@@ -58,19 +58,19 @@ fn linear_layer(geometry: ConvGeometry, weights: &[i8], image: &RingVector) -> (
     let layout = Layout::new(&parameters, &shape).unwrap();
     let (client_root, server_root) = (Seed::from_bytes([7; 32]), Seed::from_bytes([8; 32]));
     let (up, down) = (scope(Direction::ClientToServer), scope(Direction::ServerToClient));
-    let nonces = PublicSeed::derive(&[1; 32], &[2; 32]).unwrap();
+    let model = PublicSeed::derive(&[1; 32]);
     let mut blinds = generator(9);
     let blinds: Vec<u64> = (0..image.len()).map(|_| blinds.next_u64() & u64::from(u32::MAX)).collect();
 
     let key = ClientKey::generate(&parameters, &client_root, &up);
-    let public = key.public_key(&nonces, &client_root, &up).to_bytes(&parameters);
-    let uniform = LayerUniform::new(&nonces, 1);
+    let public = key.public_key(&model, &client_root, &up).to_bytes(&parameters);
+    let uniform = LayerUniform::new(&model, 1);
     let request = key.encrypt(&layout, &uniform, &blinds, RequestSecrets::derive(&client_root, &up)).unwrap();
     let request = LinearRequest::from_bytes(&layout, &request.to_bytes(&layout)).unwrap();
-    let public = PublicKey::from_bytes(&parameters, &nonces, &public).unwrap();
+    let public = PublicKey::from_bytes(&parameters, &model, &public).unwrap();
     let wide: Vec<i16> = weights.iter().map(|weight| i16::from(*weight)).collect();
     let prepared = PreparedWeights::new(&layout, &wide, WeightStorage::Everything).unwrap();
-    let layer = LayerSecrets::derive(&server_root, &nonces, &down);
+    let layer = LayerSecrets::derive(&server_root, &model, 1);
     let secrets = (&layer, AnswerSecrets::derive(&server_root, &down));
     let (answer, mask) = prepared.answer(&public, &request, secrets, Halves::Both).unwrap();
     let mut answer = LinearAnswer::from_bytes(&layout, Halves::Both, &answer.to_bytes()).unwrap();

@@ -4,6 +4,7 @@
 //! spent by it. What it says and hears is in [`crate::setup`], `offline` and `online`; here bytes are moved.
 
 mod answer;
+mod halves;
 mod progress;
 mod requests;
 mod wishes;
@@ -20,6 +21,7 @@ use network::digest::Digest;
 use network::image::Image;
 
 pub use answer::{Answer, ShareRecord};
+pub use halves::{HalvesCache, MemoryHalves};
 use progress::Watcher;
 pub use progress::{Progress, Watch};
 pub use requests::LinkSpeed;
@@ -116,6 +118,11 @@ impl<S: Read + Write> Client<S> {
         self.session.depth
     }
 
+    /// Whether the second halves of the model's answers are here already, and the next inference does without them.
+    pub fn has_halves(&self) -> bool {
+        self.session.halves.are_complete()
+    }
+
     /// The name of the model.
     pub fn model(&self) -> &ModelName {
         &self.session.model
@@ -159,8 +166,9 @@ impl<S: Read + Write> Client<S> {
             let inference = session.next_inference();
             connection.concern(Some(inference));
             let plan = Arc::clone(&session.plan);
-            let messages = offline::messages::list(&plan, session.depth, session.halves());
-            let mut party = PreparingClient::new(session, workers, inference)?;
+            let once = session.take_once();
+            let messages = offline::messages::list(&plan, session.depth, once);
+            let mut party = PreparingClient::new(session, workers, (inference, once.halves))?;
             let heard = |words, bytes| watcher.heard(&plan, words, bytes);
             connection.converse(&messages, Words::for_client, &[inference], &mut party, heard)?;
             let (prepared, times) = party.finish(records);
@@ -214,8 +222,8 @@ fn set_up<S: Read + Write>(
     let (hello, greeting) = Greeting::start(wishes)?;
     connection.send(Kind::SetUp, &hello.to_bytes())?;
     let hello = connection.receive_at_most(Kind::SetUp, greeting.max_hello_bytes())?;
-    let (agreement, agreed) = greeting.hear(ServerHello::from_bytes(&hello)?, channel_binding)?;
-    connection.send(Kind::SetUp, &agreement.to_bytes())?;
+    let (understood, agreed) = greeting.hear(ServerHello::from_bytes(&hello)?, channel_binding)?;
+    connection.send(Kind::SetUp, &understood.to_bytes())?;
     connection.join(agreed.id);
     let (point, transferring) = agreed.start_transfers()?;
     connection.send(Kind::SetUp, &point.to_bytes())?;

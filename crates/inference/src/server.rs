@@ -10,11 +10,12 @@ use std::io::{Read, Write};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
+use crypto::domain;
 use crypto::garble::label::Offset;
-use crypto::he::{PreparedWeights, WeightStorage};
+use crypto::he::{LayerSecrets, PreparedWeights, PublicSeed, WeightStorage};
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::{Depth, TreeSums};
-use crypto::random::{InferenceId, Seed, SessionId};
+use crypto::random::{Direction, InferenceId, Seed, SessionId};
 use crypto::ring::geometry::ConvGeometry;
 use crypto::ring::{PackedWeights, Share, Weights};
 use network::digest::Digest;
@@ -29,9 +30,9 @@ use crate::nonlinear::PreparedServerPart;
 use crate::offline::{self, server::PreparingServer};
 use crate::online::{self, server::ClassifyingServer};
 use crate::plan::{JobId, Plan, Terms};
-use crate::setup::messages::{Agreement, ClientHello, ModelName};
+use crate::setup::messages::{Agreement, ClientHello, ModelName, Understood};
 use crate::setup::server::{Greeted, ServerSession};
-use crate::setup::{commit_to_weights, plan_digest};
+use crate::setup::{commit_to_weights, halves_id, plan_digest, session_scope};
 use crate::stored::server::model_digest;
 use crate::transcript::{Kind, Phase};
 use crate::turns::Turns;
@@ -44,6 +45,10 @@ pub struct ServedModel {
     outline_bytes: Vec<u8>,
     agreement: Agreement,
     layers: Vec<ServedLayer>,
+    /// Of what the uniform halves of all ciphertexts are made.
+    seed: PublicSeed,
+    /// Where what hides the second halves of all answers comes from, and nothing else. Known to the server only.
+    zeros_root: Seed,
     /// What prepared material belongs to. Known to the server only: it would let anyone test a guess of the weights.
     digest: Digest,
 }
@@ -79,7 +84,8 @@ impl ServedModel {
         Self::with_salt(model, terms, memory, Seed::from_system()?.expose())
     }
 
-    /// Prepares a model for serving. The salt is a secret of the server: whoever has it can test guesses of the weights.
+    /// Prepares a model for serving. The salt is a secret of the server, as the weights are: whoever has it reads them off the
+    /// second halves that every client gets. With the same salt, clients need not get those again.
     ///
     /// # Errors
     /// When no plan keeps the promises for it.
@@ -116,7 +122,11 @@ impl ServedModel {
             plan: plan_digest(&plan),
         };
         let digest = model_digest(model, &agreement, plan.terms());
-        Ok(Self { outline_bytes, agreement, plan, layers, digest })
+        let halves_id = halves_id(&agreement);
+        let scope = session_scope(SessionId(halves_id.0), Direction::ServerToClient, 0);
+        let zeros_root = Seed::from_bytes(*salt).derive(domain::HE_ZERO_ROOT, &scope);
+        let seed = PublicSeed::derive(halves_id.as_bytes());
+        Ok(Self { outline_bytes, agreement, plan, layers, seed, zeros_root, digest })
     }
 
     /// What clients must agree with: digests of outline and plan, the commitment to the weights.
@@ -137,6 +147,16 @@ impl ServedModel {
     /// The outline as clients get it.
     pub(crate) fn outline_bytes(&self) -> &[u8] {
         &self.outline_bytes
+    }
+
+    /// Of what the uniform halves of all ciphertexts are made.
+    pub(crate) fn public_seed(&self) -> &PublicSeed {
+        &self.seed
+    }
+
+    /// What hides the second halves of a layer's answers, by its number in scopes.
+    pub(crate) fn layer_secrets(&self, layer: u32) -> LayerSecrets {
+        LayerSecrets::derive(&self.zeros_root, &self.seed, layer)
     }
 
     /// A layer's weights for computing under encryption.
@@ -279,8 +299,9 @@ impl<S: Read + Write> Server<S> {
         connection.exchange(Phase::Offline, |connection| {
             let inference = session.next_inference();
             connection.concern(Some(inference));
-            let messages = offline::messages::list(session.model.plan(), session.depth, session.halves());
-            let mut party = PreparingServer::new(session, workers, inference, turns.clone())?;
+            let once = session.take_once();
+            let messages = offline::messages::list(session.model.plan(), session.depth, once);
+            let mut party = PreparingServer::new(session, workers, (inference, once.halves), turns.clone())?;
             connection.converse(&messages, Words::for_server, &[inference], &mut party, |_, _| {})?;
             let (prepared, times) = party.finish();
             connection.took(times);
@@ -332,7 +353,7 @@ fn set_up<S: Read + Write>(
     let (name, model) = chosen.map_err(|refusal| InferenceError::Declined { refusal })?;
     let (answer, greeted) = Greeted::answer(&hello, name, model)?;
     connection.send(Kind::SetUp, &answer.to_bytes())?;
-    let theirs = Agreement::from_bytes(&connection.receive(Kind::SetUp, Agreement::BYTES)?)?;
+    let theirs = Understood::from_bytes(&connection.receive(Kind::SetUp, Understood::BYTES)?)?;
     let agreed = greeted.hear(&theirs, channel_binding)?;
     connection.join(agreed.id);
     let point = SenderPoint::from_bytes(&connection.receive(Kind::SetUp, SenderPoint::BYTES)?)?;

@@ -3,7 +3,7 @@
 //! ```text
 //! client -> server   hello: nonce, what it wants to learn, name of the model
 //! server -> client   hello: nonce, what the client will learn, commitment to the weights, name, outline
-//! client -> server   digests of outline, commitment and plan; point of the base transfers
+//! client -> server   digests of outline, commitment and plan, whether it lacks second halves; point of the base transfers
 //! server -> client   points of the base transfers; point of those in the other direction
 //! client -> server   sums of the trees; points of the other direction
 //! ```
@@ -102,6 +102,14 @@ pub(crate) fn commit_to_weights(model: &InferenceModel, salt: &[u8; 32]) -> Dige
             hasher.update(&bias.to_le_bytes());
         }
     }
+    Digest(*hasher.finalize().as_bytes())
+}
+
+/// What the second halves of a served model's answers are known by, on both sides: they follow from version, outline,
+/// weights and plan, which all stand in it, and from secrets of the server.
+pub fn halves_id(agreement: &Agreement) -> Digest {
+    let mut hasher = blake3::Hasher::new_derive_key(domain::SECOND_HALVES.context());
+    hasher.update(&PROTOCOL_VERSION.to_le_bytes()).update(&agreement.to_bytes());
     Digest(*hasher.finalize().as_bytes())
 }
 

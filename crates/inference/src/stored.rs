@@ -29,7 +29,7 @@ use crate::plan::Terms;
 use crate::setup::messages::terms_bytes;
 
 /// The version of both formats.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 /// Bytes before the body.
 pub(crate) const HEADER_BYTES: usize = 8 + 4 + 32 + 32 + 16;
 

@@ -24,13 +24,14 @@ fn path(name: &str) -> PathBuf {
 }
 
 /// All files and what belongs in them. Together the sessions have every kind of message, both roundings, both depths, both
-/// sorts of answer, and a second inference.
+/// sorts of answer, a second inference, and a client that has second halves from before.
 fn files() -> Vec<(&'static str, String)> {
     let logits = Terms { reveal: Reveal::Logits, relus: ReluRounding::Stochastic };
     let class = Terms { reveal: Reveal::Class, relus: ReluRounding::Nearest };
     let (two_flights, two_chunks) = (models::two_flights(), models::two_chunks());
     let session = |model, terms, depth, inferences, first_seed| {
-        session::text(&Case { model, terms, depth, inferences, first_seed })
+        let has_halves = terms == class;
+        session::text(&Case { model, terms, depth, inferences, has_halves, first_seed })
     };
     vec![
         ("words.json", words::text()),

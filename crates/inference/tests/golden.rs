@@ -47,16 +47,16 @@ fn connect(model: &InferenceModel) -> (Client<MemoryStream>, Server<MemoryStream
 }
 
 #[test]
-fn an_inference_prepared_by_version_3_can_be_finished() {
+fn an_inference_prepared_in_format_4_can_be_finished() {
     let model = InferenceModel::from_bytes(&read("model-v1")).unwrap();
     let (mut client, mut server, served) = connect(&model);
-    let kept = StoredServer::from_bytes(Secret::new(read("kept-server-v3"))).revive(&served).unwrap();
+    let kept = StoredServer::from_bytes(Secret::new(read("kept-server-v4"))).revive(&served).unwrap();
     let server = thread::spawn(move || server.classify(kept).unwrap());
-    let kept = Secret::new(read("kept-client-v3"));
+    let kept = Secret::new(read("kept-client-v4"));
     let prepared = PreparedClient::from_bytes(client.plan(), &kept).unwrap();
     let answer = client.classify(prepared, &image(&model)).unwrap();
     server.join().unwrap();
-    let logits = String::from_utf8(read("logits-v3")).unwrap();
+    let logits = String::from_utf8(read("logits-v4")).unwrap();
     let logits = logits.split_whitespace().map(|logit| logit.parse().unwrap()).collect();
     assert_eq!(answer, Answer::Logits(logits));
 }
@@ -65,8 +65,8 @@ fn an_inference_prepared_by_version_3_can_be_finished() {
 fn what_earlier_versions_prepared_is_refused_by_name() {
     let model = InferenceModel::from_bytes(&read("model-v1")).unwrap();
     let served = ServedModel::new(&model, Reveal::Logits, WeightMemory::Everything).unwrap();
-    for version in [1, 2] {
-        let [theirs, ours] = ["kept-server-v3", "kept-client-v3"].map(|name| {
+    for version in [1, 2, 3] {
+        let [theirs, ours] = ["kept-server-v4", "kept-client-v4"].map(|name| {
             let mut bytes = read(name);
             bytes[VERSION_PLACE] = version;
             Secret::new(bytes)
@@ -76,7 +76,7 @@ fn what_earlier_versions_prepared_is_refused_by_name() {
         for error in [theirs, ours] {
             let came = u32::from(version);
             assert!(
-                matches!(error, StoredError::Version { expected: 3, came: other } if other == came),
+                matches!(error, StoredError::Version { expected: 4, came: other } if other == came),
                 "{error}"
             );
         }
@@ -97,9 +97,9 @@ fn write_golden_files() {
     let (seed, theirs) = server.join().unwrap();
     let coins = ProtocolCoins::new(&model, client.plan(), record, &seed).unwrap();
     let logits = reference::run_with(&model, &image(&model), &coins).unwrap();
-    std::fs::write(path("kept-server-v3"), theirs.expose()).unwrap();
+    std::fs::write(path("kept-server-v4"), theirs.expose()).unwrap();
     let kept = prepared.into_bytes(client.plan()).unwrap();
-    std::fs::write(path("kept-client-v3"), kept.expose()).unwrap();
+    std::fs::write(path("kept-client-v4"), kept.expose()).unwrap();
     let logits: Vec<_> = logits.iter().map(i64::to_string).collect();
-    std::fs::write(path("logits-v3"), logits.join(" ") + "\n").unwrap();
+    std::fs::write(path("logits-v4"), logits.join(" ") + "\n").unwrap();
 }

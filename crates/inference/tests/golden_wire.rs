@@ -1,4 +1,4 @@
-//! What crosses the wire in protocol version 4, byte for byte as it was written once. A later version that changes any of
+//! What crosses the wire in protocol version 5, byte for byte as it was written once. A later version that changes any of
 //! it must raise its number, so that both sides name the difference; the hellos of other versions are refused by name here.
 //!
 //! `cargo test -p sordino-inference --test golden_wire -- --ignored` writes the file anew.
@@ -21,7 +21,7 @@ use sordino_inference::connection::{Connection, Role, memory_pair};
 use sordino_inference::plan::{Depth, ReluRounding, Reveal, Terms};
 use sordino_inference::requests::{Reply, Request, StoredId};
 use sordino_inference::server::{ServedModel, Server, WeightMemory};
-use sordino_inference::setup::messages::{Agreement, ClientHello, ModelName, ServerHello};
+use sordino_inference::setup::messages::{Agreement, ClientHello, ModelName, ServerHello, Understood};
 
 fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
@@ -74,7 +74,8 @@ fn messages() -> Vec<(&'static str, Vec<u8>)> {
         ("client hello", hello.to_bytes()),
         ("client hello, no wish", any.to_bytes()),
         ("server hello", answer.to_bytes()),
-        ("agreement", agreement.to_bytes().to_vec()),
+        ("agreement", Understood { agreement, has_halves: false }.to_bytes()),
+        ("agreement, halves are there", Understood { agreement, has_halves: true }.to_bytes()),
         ("refusal", Refusal::new(RefusalCode::Busy, "try again later").to_bytes()),
         ("prepare", Request::Prepare { count: 3, store: None }.to_bytes()),
         ("prepare and keep", Request::Prepare { count: 1, store: Some([11; 32]) }.to_bytes()),
@@ -98,9 +99,9 @@ fn text() -> String {
 }
 
 #[test]
-fn messages_of_version_4_are_what_they_were() {
-    assert_eq!(PROTOCOL_VERSION, 4, "a new version needs a golden file of its own");
-    let golden = std::fs::read_to_string(path("wire-v4")).unwrap();
+fn messages_of_version_5_are_what_they_were() {
+    assert_eq!(PROTOCOL_VERSION, 5, "a new version needs a golden file of its own");
+    let golden = std::fs::read_to_string(path("wire-v5")).unwrap();
     assert_eq!(text(), golden);
 }
 
@@ -125,15 +126,15 @@ fn greet(first: &[u8]) -> (InferenceError, Vec<u8>) {
 fn other_versions_are_refused_by_name() {
     // Version 1 had no frames: its first bytes were its number and a nonce.
     let first_version = [&1_u32.to_le_bytes()[..], &[0xa5; 32]].concat();
-    let [earlier, later] = [3, 5].map(|version| first_frame(version, &[0; ClientHello::BYTES]));
-    for (bytes, came) in [(first_version, 1), (earlier, 3), (later, 5)] {
+    let [earlier, later] = [4, 6].map(|version| first_frame(version, &[0; ClientHello::BYTES]));
+    for (bytes, came) in [(first_version, 1), (earlier, 4), (later, 6)] {
         let (error, heard) = greet(&bytes);
         assert!(
-            matches!(error, InferenceError::Frame(FrameError::Version { came: other, expected: 4, .. }) if other == came),
+            matches!(error, InferenceError::Frame(FrameError::Version { came: other, expected: 5, .. }) if other == came),
             "{error}"
         );
         let said = String::from_utf8_lossy(&heard);
-        assert!(said.contains(&format!("version {came}")) && said.contains("version 4"), "{said}");
+        assert!(said.contains(&format!("version {came}")) && said.contains("version 5"), "{said}");
     }
     let (stranger, _) = greet(b"GET / HTTP/1.1\r\nHost: server.example\r\n\r\n");
     assert!(matches!(stranger, InferenceError::Frame(FrameError::Stranger { .. })), "{stranger}");
@@ -142,5 +143,5 @@ fn other_versions_are_refused_by_name() {
 #[test]
 #[ignore = "writes the golden file"]
 fn write_golden_file() {
-    std::fs::write(path("wire-v4"), text()).unwrap();
+    std::fs::write(path("wire-v5"), text()).unwrap();
 }

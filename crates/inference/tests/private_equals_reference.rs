@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::thread;
 
 use crypto::random::Seed;
+use network::digest::Digest;
 use network::freeze::{FreezeOptions, freeze};
 use network::image::Image;
 use network::inference_model::{InferenceModel, ModelOperation};
@@ -23,7 +24,7 @@ use network::transform::{
 use network::walk::StageIndex;
 use network::weights::FloatWeights;
 use network::zoo;
-use sordino_inference::client::{Answer, Client, ShareRecord};
+use sordino_inference::client::{Answer, Client, HalvesCache, MemoryHalves, ShareRecord, Wishes};
 use sordino_inference::connection::{Connection, Role, memory_pair};
 use sordino_inference::plan::{Depth, PlannedMessage};
 use sordino_inference::plan::{Plan, PlannedTraffic, Reveal};
@@ -356,6 +357,61 @@ fn further_inferences_of_a_session_send_no_second_halves() {
     assert_eq!(offline.bytes_up, 3 * first.bytes_up);
     assert_eq!(offline.bytes_down, first.bytes_down + 2 * again.bytes_down);
     assert!(again.bytes_up == first.bytes_up && again.bytes_down < first.bytes_down);
+}
+
+/// A client that keeps them needs none in later sessions; a damaged or foreign cache is as good as none.
+#[test]
+fn a_returning_client_gets_no_second_halves() {
+    let model = support::tiny_model();
+    let image = Image::random(model.outline().input, 44);
+    let salted = |salt: u8| {
+        ServedModel::with_salt(&model, Reveal::Logits, WeightMemory::Everything, &[salt; 32]).unwrap()
+    };
+    let cache = Arc::new(MemoryHalves::default());
+    let meet = |served: ServedModel, cache: Arc<dyn HalvesCache>| {
+        let (client_end, server_end) = memory_pair();
+        let image = image.clone();
+        let server = thread::spawn(move || {
+            let connection = Connection::new(server_end, Role::Server);
+            let mut server = Server::accept(connection, Arc::new(served), b"").unwrap();
+            let prepared = server.prepare().unwrap();
+            let seed = prepared.mask_seed();
+            server.classify(prepared).unwrap();
+            seed
+        });
+        let wishes = Wishes { halves: Some(cache), ..Wishes::default() };
+        let connection = Connection::new(client_end, Role::Client);
+        let mut client = Client::connect_with(connection, &wishes, b"").unwrap();
+        let had = client.has_halves();
+        let mut prepared = client.prepare_recorded().unwrap();
+        let record = prepared.take_record().unwrap();
+        let answer = client.classify(prepared, &image).unwrap();
+        let secrets = (record, server.join().unwrap());
+        assert_eq!(answer, Answer::Logits(expected(&model, client.plan(), &image, secrets)));
+        assert!(client.has_halves());
+        let planned = client.plan().traffic(client.depth());
+        let offline = client.connection().transcript().phase(Phase::Offline);
+        assert_eq!(offline, if had { planned.returning_offline } else { planned.offline });
+        assert!(planned.returning_offline.bytes_down < planned.offline.bytes_down);
+        had
+    };
+    assert!(!meet(salted(1), cache.clone()), "nothing is known before the first session");
+    assert!(meet(salted(1), cache.clone()), "another process with the same salt has the same second halves");
+    assert!(!meet(salted(2), cache.clone()), "with another salt they are others");
+    assert!(meet(salted(1), cache), "and the first are still there");
+
+    #[derive(Debug)]
+    struct Damaged(usize);
+    impl HalvesCache for Damaged {
+        fn get(&self, _: &Digest) -> Option<Vec<u8>> {
+            Some(vec![0xff; self.0])
+        }
+        fn put(&self, _: &Digest, _: &[u8]) {}
+    }
+    let length = salted(1).plan().client_session_memory() as usize;
+    for bytes in [0, length - 1, length + 1] {
+        assert!(!meet(salted(1), Arc::new(Damaged(bytes))), "{bytes} bytes that are none");
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ use sordino_inference::connection::refusal::{Refusal, RefusalCode};
 use sordino_inference::connection::{Connection, MemoryStream, Role, memory_pair};
 use sordino_inference::plan::{Depth, PlannedMessage, Reveal, Terms};
 use sordino_inference::server::{ServedModel, Server, WeightMemory};
-use sordino_inference::setup::messages::{Agreement, ClientHello, ModelName, ServerHello};
+use sordino_inference::setup::messages::{ClientHello, ModelName, ServerHello, Understood};
 use sordino_inference::transcript::{Kind, Phase};
 
 use support::{Fault, Framed, Session, run, served, tiny_model};
@@ -167,7 +167,7 @@ fn a_client_that_derives_something_else_is_refused_and_told_what() {
     client.flush();
     let outline = tiny_model().outline().to_bytes();
     client.receive(ServerHello::BYTES + outline.len());
-    client.send(FrameKind::SetUp, &[0; Agreement::BYTES]);
+    client.send(FrameKind::SetUp, &[0; Understood::BYTES]);
     client.flush();
     let mut header = [0; HEADER_BYTES];
     client.wire.read_exact(&mut header).unwrap();

@@ -31,8 +31,8 @@ use sordino_inference::client::{Answer, Client, ShareRecord};
 use sordino_inference::connection::frame::{FrameKind, HEADER_BYTES};
 use sordino_inference::connection::{Connection, Role, memory_pair};
 use sordino_inference::plan::{LinearJob, Plan, PlannedMessage, ReluRounding, Reveal, Terms};
-use sordino_inference::setup::messages::{Agreement, ClientHello, ServerHello};
-use sordino_inference::setup::session_id;
+use sordino_inference::setup::messages::{ClientHello, ServerHello, Understood};
+use sordino_inference::setup::{halves_id, session_id};
 use sordino_inference::transcript::{Kind, Phase};
 
 use support::statistics::{FEW, LIMIT, histogram_score, repetition_score, serial_score, two_sample_score};
@@ -121,7 +121,7 @@ fn is_random(message: &PlannedMessage) -> bool {
     let is_outline =
         message.phase == Phase::SetUp && !message.is_upward && message.bytes != ReceiverPoints::BYTES;
     // The hello has a name's room, which is empty here, and digests are functions of the outline.
-    let is_outline = is_outline || [ClientHello::BYTES, Agreement::BYTES].contains(&message.bytes);
+    let is_outline = is_outline || [ClientHello::BYTES, Understood::BYTES].contains(&message.bytes);
     let is_answer = message.kind == Kind::Values && !message.is_upward;
     message.bytes * copies >= FEW && !is_outline && !is_answer
 }
@@ -203,9 +203,9 @@ fn simulate_set_up(wire: &mut Framed<Wire>, plan: &Plan, generator: &mut Generat
     let reply = ServerHello { nonce, terms, depth, commitment, model, outline };
     wire.send(FrameKind::SetUp, &reply.to_bytes());
     wire.flush();
-    let agreement = Agreement::from_bytes(&wire.receive(Agreement::BYTES)).unwrap();
+    let agreement = Understood::from_bytes(&wire.receive(Understood::BYTES)).unwrap().agreement;
     let session = session_id(&hello.nonce, &nonce, &agreement, (terms, depth), b"channel");
-    let seed = PublicSeed::derive(&hello.nonce, &nonce).unwrap();
+    let seed = PublicSeed::derive(halves_id(&agreement).as_bytes());
     let point = SenderPoint::from_bytes(&wire.receive(SenderPoint::BYTES)).unwrap();
     let offset = CorrelationOffset::random(generator);
     let (points, _) = SenderSetup::start(session, depth, offset, &point, generator);
@@ -257,7 +257,7 @@ fn simulate_server(wire: Wire, plan: &Plan, logit_shares: &Receiver<Vec<u8>>) {
     let jobs: Vec<_> = plan.flights().flatten().collect();
     let zeros_root = generator.seed();
     for number in 1..=INFERENCES as u64 {
-        let halves = Halves::of_inference(number);
+        let halves = if number == 1 { Halves::Both } else { Halves::First };
         let (mut asked, mut answered) = (jobs.iter(), jobs.iter());
         let (mut keys, mut requests) = (Vec::new(), HashMap::new());
         let planned =
@@ -280,8 +280,8 @@ fn simulate_server(wire: Wire, plan: &Plan, logit_shares: &Receiver<Vec<u8>>) {
                 Kind::Homomorphic => {
                     let job = answered.next().unwrap();
                     // The client has the layer's number from the value that the layer makes.
-                    let scope = Scope { step: job.step.output().0 as u32, ..any_scope() };
-                    let layer = LayerSecrets::derive(&zeros_root, &session.seed, &scope);
+                    let layer = job.step.output().0 as u32;
+                    let layer = LayerSecrets::derive(&zeros_root, &session.seed, layer);
                     let secrets = (&layer, AnswerSecrets::derive(&generator.seed(), &any_scope()));
                     answer_of_zeros(job, &keys[job.group], &requests[&job.step], secrets, halves)
                 }

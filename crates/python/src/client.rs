@@ -1,6 +1,7 @@
 //! A session with a server.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -40,6 +41,7 @@ struct Options {
     model: String,
     threads: NonZeroUsize,
     max_memory: Option<u64>,
+    cache: Option<PathBuf>,
 }
 
 /// The class, and the logits where the server reveals them.
@@ -54,7 +56,8 @@ impl Client {
         let mut wishes =
             Wishes { model: ModelName::new(&options.model).map_err(of_session)?, ..Wishes::default() };
         wishes.max_memory = options.max_memory.unwrap_or(wishes.max_memory);
-        let options = ConnectOptions { wishes, threads: options.threads, ..ConnectOptions::new(trust) };
+        let Options { threads, cache: halves, .. } = options;
+        let options = ConnectOptions { wishes, threads, halves, ..ConnectOptions::new(trust) };
         let client = without_interpreter(py, move |_| PrivateClient::connect(&server, options))?;
         let client = client.map_err(of_session)?;
         let outline = client.outline();

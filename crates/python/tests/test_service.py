@@ -105,6 +105,14 @@ def test_images_of_another_size_leave_the_session_alone(server, test_set):
         assert client.classify(test_set[0][0]).name in CLASSES
 
 
+def test_what_every_client_gets_once_is_kept_in_a_folder(server, test_set, tmp_path):
+    folder = tmp_path / "cache"
+    for _ in range(2):
+        with sordino.Client(server.address, server.fingerprint, cache=folder) as client:
+            assert client.classify(test_set[0][0]).name in CLASSES
+        assert [path.suffix for path in folder.iterdir()] == [".halves"]
+
+
 def test_too_little_memory_is_refused_before_anything_runs(server):
     with pytest.raises(sordino.SessionError, match="bytes"):
         sordino.Client(server.address, server.fingerprint, max_memory=1000)

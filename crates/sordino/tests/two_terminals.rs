@@ -73,6 +73,34 @@ fn a_folder_of_images_is_classified_and_the_server_ends_cleanly() {
 }
 
 #[test]
+fn what_a_model_sends_every_client_once_is_kept() {
+    let folder = Folder::new("cache");
+    let server = Server::start(&folder, &[]);
+    let (image, cache) = (folder.path("images/0.png"), folder.path("cache"));
+    let ask = |server: &Server, flags: &[&str]| {
+        let output = server
+            .classify(&image, &[&["--fingerprint", server.fingerprint.as_str(), "--json"], flags].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        ["bytes_up", "bytes_down", "predicted_bytes"].map(|name| report[name].as_u64().unwrap())
+    };
+    let keeping = ["--cache", cache.to_str().unwrap()];
+    let first = ask(&server, &keeping);
+    let again = ask(&server, &keeping);
+    assert_eq!(again[0], first[0]);
+    assert!(again[1] < first[1], "{again:?} {first:?}");
+    assert_eq!(first[2] - again[2], first[1] - again[1], "it was foreseen");
+    assert_eq!(ask(&server, &["--no-cache"]), first);
+    // What is damaged is fetched again, and mended.
+    let kept = std::fs::read_dir(&cache).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(&kept, b"something else").unwrap();
+    assert_eq!((ask(&server, &keeping), ask(&server, &keeping)), (first, again));
+    // The server's folder has the salt, so a restart changes nothing.
+    server.stop();
+    assert_eq!(ask(&Server::start(&folder, &[]), &keeping), again);
+}
+
+#[test]
 fn nobody_is_trusted_silently_and_mistakes_are_sentences() {
     let folder = Folder::new("trust");
     let server = Server::start(&folder, &[]);

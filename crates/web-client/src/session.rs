@@ -8,12 +8,13 @@
 //! ```
 
 use std::io::{Read, Write};
+use std::sync::Arc;
 
 use client::images::{ImageFault, decode_image};
 use client::{ClientError, Patience, PrivateClient};
 use crypto::ot::Depth;
 use crypto::ring::RingVector;
-use inference::client::{Answer, Progress, ShareRecord, Wishes};
+use inference::client::{Answer, HalvesCache, MemoryHalves, Progress, ShareRecord, Wishes};
 use inference::connection::{Fingerprint, NoFingerprint};
 use inference::setup::messages::ModelName;
 use inference::transcript::{Phase, Traffic};
@@ -114,6 +115,11 @@ pub struct Ready<'a> {
     pub bytes: u64,
 }
 
+thread_local! {
+    /// Second halves of the models that this page has met: a page that connects again does without them.
+    static HALVES: Arc<MemoryHalves> = Arc::new(MemoryHalves::default());
+}
+
 /// A client that is connected.
 pub struct Session<S: Read + Write> {
     client: PrivateClient<Overheard<Secured<S>>>,
@@ -135,7 +141,8 @@ impl<S: Read + Write> Session<S> {
         let model = ModelName::new(&wanted.model).map_err(|_| SessionError::NoName(wanted.model.clone()))?;
         let (stream, binding) = Secured::connect(stream, pinned)?;
         let depth = if wanted.is_near { Depth::Four } else { Depth::Eight };
-        let wishes = Wishes { model, depth: Some(depth), ..Wishes::default() };
+        let halves: Arc<dyn HalvesCache> = HALVES.with(Arc::clone);
+        let wishes = Wishes { model, depth: Some(depth), halves: Some(halves), ..Wishes::default() };
         let (stream, ear) = Overheard::new(stream);
         let mut client = PrivateClient::over(stream, &binding, &wishes, Patience::endless())?;
         client.session_mut().watch(Box::new(tell));
@@ -144,7 +151,8 @@ impl<S: Read + Write> Session<S> {
 
     /// What the page may know of the model.
     pub fn connected(&mut self) -> Connected {
-        let plan = self.client.session_mut().plan().clone();
+        let (plan, has_halves) =
+            (self.client.session_mut().plan().clone(), self.client.session_mut().has_halves());
         let traffic = plan.traffic(self.client.depth());
         let bytes = |traffic: Traffic| traffic.bytes_up + traffic.bytes_down;
         let outline = self.client.outline();
@@ -154,7 +162,7 @@ impl<S: Read + Write> Session<S> {
             class_names: outline.class_names.clone(),
             classes: outline.classes,
             logit_fraction: outline.logit_fraction() as i32,
-            offline_bytes: bytes(traffic.offline),
+            offline_bytes: bytes(if has_halves { traffic.returning_offline } else { traffic.offline }),
             later_offline_bytes: bytes(traffic.later_offline),
             online_bytes: bytes(traffic.online),
             online_rounds: traffic.online.rounds,

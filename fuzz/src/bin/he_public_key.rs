@@ -17,7 +17,7 @@ struct Session {
 static SESSION: LazyLock<Session> = LazyLock::new(|| {
     let outline = HeOutline::from_taps(32, WeightBits::Eight, 4608);
     let parameters = HeParameters::from_outline(&outline).expect("the working point");
-    let seed = PublicSeed::derive(&[3; 32], &[4; 32]).expect("distinct nonces");
+    let seed = PublicSeed::derive(&[3; 32]);
     let scope = Scope {
         session: SessionId([1; 32]),
         inference: InferenceId([2; 16]),

@@ -1,7 +1,7 @@
 //! The words of the handshake: refused, or written back to the same bytes.
 #![no_main]
 
-use inference::setup::messages::{Agreement, ClientHello, ServerHello};
+use inference::setup::messages::{ClientHello, ServerHello, Understood};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -11,8 +11,8 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(hello) = ServerHello::from_bytes(data) {
         assert_eq!(hello.to_bytes(), data);
     }
-    if let Ok(agreement) = Agreement::from_bytes(data) {
-        assert_eq!(agreement.to_bytes()[..], *data);
-        assert_eq!(agreement.difference(&agreement), None);
+    if let Ok(understood) = Understood::from_bytes(data) {
+        assert_eq!(understood.to_bytes(), data);
+        assert_eq!(understood.agreement.difference(&understood.agreement), None);
     }
 });

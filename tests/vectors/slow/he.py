@@ -93,7 +93,7 @@ class Layer:
         return self.layout.input_ciphertexts * self.ciphertext_bytes()
 
     def answer_bytes(self):
-        """Both halves, as in the first inference of a session."""
+        """Both halves, as for a client that has no second halves."""
         total = self.layout.output_ciphertexts * (-(-self.ring.degree * self.uniform_bits // 8))
         for number in range(self.layout.output_ciphertexts):
             count = sum(1 for _ in self.layout.output_places(number))
@@ -101,7 +101,7 @@ class Layer:
         return total
 
     def uniform(self, seed, value, number):
-        """The uniform half of a request's ciphertext: the same in all inferences of a session."""
+        """The uniform half of a request's ciphertext: the same in all inferences of a model."""
         material = seed + value.to_bytes(4, "little") + number.to_bytes(8, "little")
         own = derive_key(context("he ciphertext uniform seed"), material)
         return self.ring.uniform("he ciphertext uniform half", own)
@@ -119,8 +119,8 @@ def restored(value, dropped):
     return (value << dropped) + (1 << dropped >> 1)
 
 
-def public_seed(client_nonce, server_nonce):
-    return derive_key(context("he public key seed"), client_nonce + server_nonce)
+def public_seed(halves_id):
+    return derive_key(context("he public key seed"), halves_id)
 
 
 class ClientKey:
@@ -138,7 +138,7 @@ class ClientKey:
         ring = self.ring
         error = binomial(generator(derive(root, "he public key error", place)), ring.degree)
         uniform = ring.uniform("he public key uniform half", seed)
-        return seed + ring.residues_to_bytes(self.encrypt(uniform, error, [0] * ring.degree))
+        return ring.residues_to_bytes(self.encrypt(uniform, error, [0] * ring.degree))
 
     def request(self, layer, seed, value, blinds, root, place):
         ring, message, errors = self.ring, b"", derive(root, "he error", place)
@@ -151,6 +151,11 @@ class ClientKey:
             computed = self.encrypt(uniform, error, plain)
             message += bits.pack([value >> layer.input_dropped for value in computed], layer.input_bits)
         return message
+
+    def read_second(self, layer, half):
+        """The second half of an answer's ciphertext that came earlier."""
+        values = bits.unpack(half, self.ring.degree, layer.uniform_bits)
+        return [restored(value, layer.uniform_dropped) for value in values]
 
     def decrypt(self, layer, answer, second_halves):
         """The client's share. Second halves are taken from the answer where the list is empty, and left in it."""
@@ -179,14 +184,13 @@ class ClientKey:
 class ServerLayer:
     """The answer to one request, for the layer that makes this value.
 
-    What hides the second halves, `zeros`, belongs to the session, as they do; `masks` belong to the inference.
+    What hides the second halves, `zeros`, belongs to the model, as they do; `masks` belong to the inference.
     """
 
-    def __init__(self, layer, value, weights, public_key, seed, request, zeros, masks, is_first):
+    def __init__(self, layer, value, weights, public_key, seed, request, zeros, masks, makes_second, sends_second):
         self.layer, layout, ring = layer, layer.layout, layer.ring
-        self.share, self.message = [0] * layout.output_values, b""
-        assert public_key[:32] == seed
-        key = ring.residues_from_bytes(public_key[32:]), ring.uniform("he public key uniform half", seed)
+        self.share, self.message, self.second_halves = [0] * layout.output_values, b"", []
+        key = ring.residues_from_bytes(public_key), ring.uniform("he public key uniform half", seed)
         inputs = self.read(request, seed, value)
         for number in range(layout.output_ciphertexts):
             tile, output = divmod(number, layout.outputs_per_tile)
@@ -198,7 +202,7 @@ class ServerLayer:
                 if not any(polynomial):
                     continue
                 own = inputs[tile * layout.inputs_per_tile + term]
-                for half in (0, 1) if is_first else (0,):
+                for half in (0, 1) if makes_second else (0,):
                     product = multiply(polynomial, own[half], ring.modulus)
                     halves[half] = [(a + b) % ring.modulus for a, b in zip(halves[half], product)]
             second = [(a + e) % ring.modulus for a, e in zip(halves[1], error)]
@@ -209,8 +213,10 @@ class ServerLayer:
             for own, (coefficient, target) in zip(mask, places):
                 self.share[target] = layer.share(own, ring.modulus)
                 first.append((halves[0][coefficient] - own) % ring.modulus)
-            if is_first:
-                self.message += self.section(second, layer.uniform_bits, layer.uniform_dropped)
+            if makes_second:
+                self.second_halves.append(self.section(second, layer.uniform_bits, layer.uniform_dropped))
+            if sends_second:
+                self.message += self.second_halves[-1]
             self.message += self.section(first, layer.value_bits, layer.value_dropped)
 
     def read(self, request, seed, value):

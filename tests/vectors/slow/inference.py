@@ -52,6 +52,9 @@ class Client(Party):
         key = self.keys[self.plan.keys[number]]
         return key.request(self.plan.layers[number], seed, number + 1, blinds, self.root, place)
 
+    def read_second(self, number, half):
+        return self.keys[self.plan.keys[number]].read_second(self.plan.layers[number], half)
+
     def take_answer(self, number, answer, second_halves):
         step, key = self.plan.outline.steps[number], self.keys[self.plan.keys[number]]
         share = key.decrypt(self.plan.layers[number], answer, second_halves)
@@ -92,14 +95,15 @@ class Server(Party):
         self.reverse_choices, self.reverse_labels = self.reverse_choices[whole:], self.reverse_labels[whole:]
         return both
 
-    def answer(self, number, public_key, seed, request_bytes, zeros_root, is_first):
-        place = lambda inference: scope(self.session, inference, number + 1, SERVER_TO_CLIENT)
-        zeros = derive(zeros_root, "he encryption of zero", place(bytes(16)))
-        masks = derive(self.masks_root, "he answer mask", place(self.inference))
+    def answer(self, number, public_key, seed, request_bytes, zeros_root, is_first, has_halves):
+        """The answer, and second halves for a client that has them from before."""
+        place = lambda session, inference: scope(session, inference, number + 1, SERVER_TO_CLIENT)
+        zeros = derive(zeros_root, "he encryption of zero", place(seed, bytes(16)))
+        masks = derive(self.masks_root, "he answer mask", place(self.session, self.inference))
         answer = ServerLayer(self.plan.layers[number], number + 1, self.layers[number]["weights"], public_key, seed,
-                             request_bytes, zeros, masks, is_first)
+                             request_bytes, zeros, masks, is_first, is_first and not has_halves)
         self.masks[number] = answer.share
-        return answer.message
+        return answer.message, answer.second_halves if has_halves else []
 
     def follow(self, number):
         outline = self.plan.outline
@@ -132,7 +136,7 @@ class Inference:
 
     def prepare(self):
         session, plan, client, server = self.session, self.plan, self.client, self.server
-        seed, zeros_root = session.public_seed, session.server_seed["root of second halves"]
+        seed, zeros_root, has_halves = session.public_seed, session.zeros_root, session.vector["has second halves"]
         public_keys = [client.make_key(number, seed) for number in range(len(plan.rings))]
         for number, key in enumerate(public_keys):
             yield f"public key {number}", "client", HOMOMORPHIC, key
@@ -144,9 +148,11 @@ class Inference:
                 yield f"request of step {number}", "client", HOMOMORPHIC, requests[number]
             for number in weighted:
                 key = public_keys[plan.keys[number]]
-                answer = server.answer(number, key, seed, requests[number], zeros_root, self.number == 1)
+                is_first, known = self.number == 1, session.second_halves[number]
+                answer, had = server.answer(number, key, seed, requests[number], zeros_root, is_first, has_halves)
                 yield f"answer of step {number}", "server", HOMOMORPHIC, answer
-                client.take_answer(number, answer, session.second_halves[number])
+                known += [client.read_second(number, half) for half in had]
+                client.take_answer(number, answer, known)
             for number in local:
                 client.follow(number)
         if plan.parts:

@@ -49,7 +49,7 @@ class Plan:
     def messages(self):
         """Phase, kind, direction and length of every message of a session with one inference, where trees have depth 4."""
         outline, depth = self.outline, 4
-        listed = [(0, SET_UP, 1, 99), (0, SET_UP, 0, 131 + len(outline.data)), (0, SET_UP, 1, 96)]
+        listed = [(0, SET_UP, 1, 99), (0, SET_UP, 0, 131 + len(outline.data)), (0, SET_UP, 1, 97)]
         reverses = self.reverse_transfers > 0
         listed += [(0, SET_UP, 1, 32), (0, SET_UP, 0, 4096)] + [(0, SET_UP, 0, 32)] * reverses
         listed += [(0, SET_UP, 1, 8192)] + [(0, SET_UP, 1, 4096)] * reverses

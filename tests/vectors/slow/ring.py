@@ -102,7 +102,7 @@ class Ring:
         self.tables, self.expanded = None, {}
 
     def key_bytes(self):
-        return 32 + self.degree * self.bits // 8
+        return self.degree * self.bits // 8
 
     def residues_to_bytes(self, polynomial):
         """The polynomial modulo each prime, packed."""

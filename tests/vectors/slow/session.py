@@ -75,13 +75,17 @@ class Session:
         yield self.frame("server hello", "server", SET_UP, hello)
         self.plan = Plan(Outline(outline), vector["mode"], vector["relus"])
         agreement = blake3(outline) + committed + self.plan.digest()
-        yield self.frame("agreement", "client", SET_UP, agreement)
+        yield self.frame("agreement", "client", SET_UP, agreement + bytes([vector["has second halves"]]))
         binding = bytes.fromhex(vector["channel binding"])
         material = PROTOCOL_VERSION.to_bytes(2, "little") + client["nonce"] + server["nonce"] + agreement
         material += terms(*agreed) + len(binding).to_bytes(8, "little") + binding
         self.session = derive_key(context("session id"), material)
         self.session_tag = tag(self.session)
-        self.public_seed = public_seed(client["nonce"], server["nonce"])
+        # What follows belongs to the served model, and is the same in all sessions with it.
+        halves_id = derive_key(context("second halves"), PROTOCOL_VERSION.to_bytes(2, "little") + agreement)
+        self.public_seed = public_seed(halves_id)
+        place = scope(halves_id, bytes(16), 0, SERVER_TO_CLIENT)
+        self.zeros_root = derive(server["salt"], "he root of second halves", place)
 
     def base_transfers(self):
         """Those in which the client chooses, and beside them those in which the server does."""

@@ -1,7 +1,7 @@
 """Frames, hellos, requests, replies and refusals (docs/src/reference/protocol.md)."""
 
 MAGIC = b"SORDINO\0"
-PROTOCOL_VERSION = 4
+PROTOCOL_VERSION = 5
 MODES = {"logits": 0, "class": 1, "any": 255}
 SET_UP, HOMOMORPHIC, TRANSFER, GARBLED, TRUNCATION, VALUES, SERVICE, REFUSAL, GATES = range(1, 10)
 RELUS = {"by shares": 0, "nearest": 1, "any": 255}

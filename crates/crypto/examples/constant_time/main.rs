@@ -139,7 +139,7 @@ fn linear_layer() {
         let (up, down) = (scope(Direction::ClientToServer), scope(Direction::ServerToClient));
         let (client, server) = (seed(1), seed(2));
         let mut second = None;
-        let session = PublicSeed::derive(&[3; 32], &[4; 32]).unwrap();
+        let session = PublicSeed::derive(&[3; 32]);
 
         let key = ClientKey::generate(&parameters, &client, &up);
         let public_key = sent(key.public_key(&session, &client, &up).to_bytes(&parameters));
@@ -153,7 +153,7 @@ fn linear_layer() {
         let request = LinearRequest::from_bytes(&layout, &request).unwrap();
         let weights: Vec<i16> = (0..shape.weights() as i16).map(|place| place * 37 % 255 - 127).collect();
         let weights = PreparedWeights::new(&layout, &weights, WeightStorage::Everything).unwrap();
-        let layer = LayerSecrets::derive(&server, &session, &down);
+        let layer = LayerSecrets::derive(&server, &session, 1);
         for halves in [Halves::Both, Halves::First] {
             let secrets = (&layer, AnswerSecrets::derive(&server, &down));
             let (answer, share) = weights.answer(&public_key, &request, secrets, halves).unwrap();

@@ -30,16 +30,16 @@ impl Scene {
         let parameters = HeParameters::from_outline(&outline).unwrap();
         let layout = Layout::new(&parameters, &shape).unwrap();
         assert_eq!((layout.input_ciphertexts(), layout.output_ciphertexts()), (1, 1));
-        let (up, down) = (scope(1, Direction::ClientToServer), scope(1, Direction::ServerToClient));
+        let up = scope(1, Direction::ClientToServer);
         let root = Seed::from_bytes([seed; 32]);
         let key = ClientKey::generate(&parameters, &root, &up);
-        let session = PublicSeed::derive(&[3; 32], &[4; 32]).unwrap();
+        let session = PublicSeed::derive(&[3; 32]);
         let public_key = key.public_key(&session, &root, &up);
         let mut generator = Seed::from_bytes([seed ^ 0xa5; 32]).generator();
         let blinds: Vec<_> = (0..shape.input_values()).map(|_| generator.next_u64() & 0xffff_ffff).collect();
         let uniform = LayerUniform::new(&session, 1);
         let request = key.encrypt(&layout, &uniform, &blinds, RequestSecrets::derive(&root, &up)).unwrap();
-        let layer = LayerSecrets::derive(&Seed::from_bytes([seed ^ 0xff; 32]), &session, &down);
+        let layer = LayerSecrets::derive(&Seed::from_bytes([seed ^ 0xff; 32]), &session, 1);
         Self { parameters, layout, key, public_key, request, layer }
     }
 
@@ -272,43 +272,25 @@ fn with_a_zero_uniform_half_a_guess_of_the_weights_can_be_checked() {
     assert!(!is_confirmed(&ours, &truth));
 }
 
-#[test]
-fn a_public_key_seed_of_zero_is_refused() {
-    let scene = Scene::new(3);
-    let session = PublicSeed::derive(&[3; 32], &[4; 32]).unwrap();
-    let mut bytes = scene.public_key.to_bytes(&scene.parameters);
-    assert!(PublicKey::from_bytes(&scene.parameters, &session, &bytes).is_ok());
-    bytes[..32].fill(0);
-    assert_eq!(PublicKey::from_bytes(&scene.parameters, &session, &bytes).err(), Some(HeError::PublicSeed));
-    let chosen = PublicSeed::derive(&[3; 32], &[5; 32]).unwrap();
-    let other =
-        scene.key.public_key(&chosen, &Seed::from_bytes([1; 32]), &scope(1, Direction::ClientToServer));
-    let bytes = other.to_bytes(&scene.parameters);
-    assert_eq!(PublicKey::from_bytes(&scene.parameters, &session, &bytes).err(), Some(HeError::PublicSeed));
-    for nonces in [([0; 32], [4; 32]), ([3; 32], [0; 32]), ([3; 32], [3; 32])] {
-        assert_eq!(PublicSeed::derive(&nonces.0, &nonces.1), Err(HeError::Nonce));
-    }
-}
-
-/// The uniform halves of another session under the same u: the difference of both second halves has no u left in it, and
+/// The uniform halves of another model under the same u: the difference of both second halves has no u left in it, and
 /// dividing it by the difference of the uniform halves gives the weights.
 #[test]
 fn one_u_for_two_uniform_halves_gives_the_weights_and_ours_never_meets_two() {
     let mut scene = Scene::new(6);
     let weights = scene.random_weights();
     let truth = scene.true_polynomial(&weights);
-    // The weakened server draws its errors, and u, from the layer alone: both sessions have the same.
+    // The weakened server draws its errors, and u, from the layer alone: both models have the same.
     let reused = |scene: &Scene| {
         let mut zero = scene.zero_as_specified();
         zero.error.expose_mut().fill(0);
         zero
     };
-    let down = scope(1, Direction::ServerToClient);
     let (before, uniform) =
         (scene.raw_answer(&weights, &scene.public_key, reused(&scene)), scene.own_uniform());
     let first_zero = scene.zero_as_specified();
-    let other = PublicSeed::derive(&[3; 32], &[9; 32]).unwrap();
-    scene.layer = LayerSecrets::derive(&Seed::from_bytes([6 ^ 0xff; 32]), &other, &down);
+    let (root, other) = (Seed::from_bytes([6 ^ 0xff; 32]), PublicSeed::derive(&[9; 32]));
+    let model = PublicSeed::derive(&[3; 32]);
+    scene.layer = LayerSecrets::derive(&root, &model, 1).meeting(LayerUniform::new(&other, 1));
     let after = scene.raw_answer(&weights, &scene.public_key, reused(&scene));
     let (table, kernels) = (scene.first_table(), scene.parameters.kernels());
     let modulus = table.modulus();
@@ -325,26 +307,24 @@ fn one_u_for_two_uniform_halves_gives_the_weights_and_ours_never_meets_two() {
     kernels.inverse(table, &mut quotient, table.plain_scale);
     assert_eq!(centered(&quotient, modulus.value()), truth);
 
-    // Ours draws them from session and layer, so that another session, or another layer, has another u.
-    let root = Seed::from_bytes([6 ^ 0xff; 32]);
-    let own = |scope: &crate::random::Scope| {
-        FreshZero::draw(&scene.layout, &LayerSecrets::derive(&root, &other, scope), 0, Halves::Both)
+    // Ours draws them from the model's seed and the layer, so that another model, or another layer, has another u.
+    let own = |model: &PublicSeed, layer: u32| {
+        FreshZero::draw(&scene.layout, &LayerSecrets::derive(&root, model, layer), 0, Halves::Both)
             .ternary
             .expose()
             .clone()
     };
-    let other_session = crate::random::Scope { session: crate::random::SessionId([8; 32]), ..down };
-    assert_eq!(own(&down), *first_zero.ternary.expose());
-    assert_ne!(own(&other_session), own(&down));
-    assert_ne!(own(&scope(2, Direction::ServerToClient)), own(&down));
+    assert_eq!(own(&model, 1), *first_zero.ternary.expose());
+    assert_ne!(own(&other, 1), own(&model, 1));
+    assert_ne!(own(&model, 2), own(&model, 1));
 }
 
-/// A server that was handed another session's key does not answer.
+/// A server that was handed a key for another model does not answer.
 #[test]
-#[should_panic(expected = "its own session alone")]
-fn a_key_of_another_session_is_never_answered() {
+#[should_panic(expected = "its own model alone")]
+fn a_key_of_another_model_is_never_answered() {
     let scene = Scene::new(7);
-    let other = PublicSeed::derive(&[3; 32], &[9; 32]).unwrap();
+    let other = PublicSeed::derive(&[9; 32]);
     let up = scope(1, Direction::ClientToServer);
     let key = scene.key.public_key(&other, &Seed::from_bytes([1; 32]), &up);
     let weights = scene.random_weights();

@@ -16,8 +16,8 @@ use crate::domain;
 use crate::random::{Scope, Seed};
 use crate::secret::Secret;
 
-/// The client's secret key. Known to the client only; drawn fresh for every inference, since the uniform halves are those of
-/// the session. It serves all parameters with its ring.
+/// The client's secret key. Known to the client only; drawn fresh for every inference, since the uniform halves are always
+/// those of the model. It serves all parameters with its ring.
 pub struct ClientKey {
     parameters: HeParameters,
     /// For each prime the key's values, times 2^52.
@@ -50,7 +50,7 @@ impl ClientKey {
         Self { parameters: parameters.clone(), values: values.collect() }
     }
 
-    /// The public key `(-(a s + e), a)` whose uniform half comes from the session's nonces.
+    /// The public key `(-(a s + e), a)` whose uniform half is the model's.
     pub fn public_key(&self, seed: &PublicSeed, root: &Seed, scope: &Scope) -> PublicKey {
         let mut generator = root.derive(domain::HE_PUBLIC_ERROR, scope).generator();
         let error = binomial(&mut generator, self.parameters.degree());

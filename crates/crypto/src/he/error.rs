@@ -91,10 +91,4 @@ pub enum HeError {
     /// A layer whose parameters have another ring than the key.
     #[error("the key belongs to another degree or other primes than the layer's parameters")]
     OtherRing,
-    /// The public key was not made from this session's nonces.
-    #[error("peer sent a public key whose uniform half does not come from this session's nonces")]
-    PublicSeed,
-    /// Both nonces of a session are equal, or one is all zeros: no party draws such nonces.
-    #[error("a session nonce is all zeros or both nonces are equal")]
-    Nonce,
 }

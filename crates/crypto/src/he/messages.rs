@@ -13,76 +13,60 @@ use super::server::BlockAnswer;
 use crate::domain;
 use crate::secret::Secret;
 
-const SEED_BYTES: usize = 32;
-
-/// The seed of the public key's uniform half: a hash of both parties' nonces, so that neither chooses it.
+/// The seed of all uniform halves: a hash of what names the served model. They are the same for all its clients and
+/// sessions, so that the second halves of its answers are, too.
 ///
-/// There is no other way to make one. A party who chose it could choose the uniform half zero, and would then read the
-/// weights off the answers.
+/// There is no other way to make one. A client that chose it could choose the uniform half zero, and would then read the
+/// weights off the answers; a server that chose it, blinds off the requests. Of a hash, either can only try many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PublicSeed([u8; SEED_BYTES]);
+pub struct PublicSeed([u8; 32]);
 
 impl PublicSeed {
-    /// The seed of the session with these nonces.
-    ///
-    /// # Errors
-    /// When a nonce is all zeros or both are equal, which no honest party's nonces are.
-    pub fn derive(client_nonce: &[u8; 32], server_nonce: &[u8; 32]) -> Result<Self, HeError> {
-        if client_nonce == server_nonce || [client_nonce, server_nonce].contains(&&[0; 32]) {
-            return Err(HeError::Nonce);
-        }
-        let mut hasher = blake3::Hasher::new_derive_key(domain::HE_PUBLIC_SEED.context());
-        hasher.update(client_nonce).update(server_nonce);
-        Ok(Self(*hasher.finalize().as_bytes()))
+    /// The seed of the model that is served under this id.
+    pub fn derive(id: &[u8; 32]) -> Self {
+        Self(blake3::derive_key(domain::HE_PUBLIC_SEED.context(), id))
     }
 
-    pub(super) fn bytes(&self) -> &[u8; SEED_BYTES] {
+    pub(super) fn bytes(&self) -> &[u8; 32] {
         &self.0
     }
 }
 
-/// Where the uniform halves of one layer's ciphertexts come from in one session: neither party chooses them, and they are
-/// the same for all its inferences. The client encrypts them under a new key each time.
+/// Where the uniform halves of one layer's ciphertexts come from: neither party chooses them, and they are the same for all
+/// inferences of the model. The client encrypts under a new key each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayerUniform {
-    session: PublicSeed,
+    model: PublicSeed,
     layer: u32,
 }
 
 impl LayerUniform {
     /// Those of the layer with this number.
-    pub fn new(session: &PublicSeed, layer: u32) -> Self {
-        Self { session: *session, layer }
+    pub fn new(model: &PublicSeed, layer: u32) -> Self {
+        Self { model: *model, layer }
     }
 
     /// The uniform half of one ciphertext, for each prime, as values.
     pub(super) fn expand(&self, parameters: &HeParameters, ciphertext: usize) -> Vec<AlignedWords> {
         let mut hasher = blake3::Hasher::new_derive_key(domain::HE_UNIFORM_SEED.context());
-        hasher.update(self.session.bytes()).update(&self.layer.to_le_bytes());
+        hasher.update(self.model.bytes()).update(&self.layer.to_le_bytes());
         hasher.update(&(ciphertext as u64).to_le_bytes());
         expand_uniform(parameters, domain::HE_UNIFORM, hasher.finalize().as_bytes())
     }
 
-    /// Whether a public key's uniform half comes from the same nonces.
+    /// Whether a public key's uniform half is that of the same model.
     pub(super) fn is_of_key(&self, public_key: &PublicKey) -> bool {
-        self.session == public_key.seed
+        self.model == public_key.seed
     }
 }
 
-/// Which halves of a layer's answer are sent. Second halves are the same for all inferences of a session.
+/// Which halves of a layer's answer are sent. Second halves are the same for all inferences of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Halves {
-    /// Both: the first inference of a session.
+    /// Both, to a client that has no second halves yet.
     Both,
-    /// The first alone: all others.
+    /// The first alone.
     First,
-}
-
-impl Halves {
-    /// Those of the inference with this number in its session, counted from 1.
-    pub fn of_inference(number: u64) -> Self {
-        if number == 1 { Self::Both } else { Self::First }
-    }
 }
 
 /// The client's public key for one inference, with which the server makes encryptions of zero.
@@ -112,33 +96,24 @@ impl PublicKey {
 
     /// Bytes on the wire.
     pub fn length(parameters: &HeParameters) -> usize {
-        SEED_BYTES + residues_length(parameters)
+        residues_length(parameters)
     }
 
     /// The message.
     pub fn to_bytes(&self, parameters: &HeParameters) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Self::length(parameters));
-        bytes.extend_from_slice(self.seed.bytes());
         write_residues(&mut bytes, parameters, self.computed.iter());
         bytes
     }
 
-    /// Reads the client's key and makes sure that its uniform half comes from this session's nonces.
+    /// Reads the computed half of the client's key. The uniform half is the model's, whatever the client took.
     ///
     /// # Errors
-    /// On a wrong length, another seed, or a coefficient that is not a residue.
-    pub fn from_bytes(
-        parameters: &HeParameters,
-        session: &PublicSeed,
-        bytes: &[u8],
-    ) -> Result<Self, HeError> {
+    /// On a wrong length or a coefficient that is not a residue.
+    pub fn from_bytes(parameters: &HeParameters, model: &PublicSeed, bytes: &[u8]) -> Result<Self, HeError> {
         const WHAT: &str = "a public key";
         expect_length(WHAT, Self::length(parameters), bytes)?;
-        let (seed, residues) = bytes.split_at(SEED_BYTES);
-        if seed != session.bytes() {
-            return Err(HeError::PublicSeed);
-        }
-        Ok(Self::new(parameters, *session, read_residues(WHAT, parameters, residues)?))
+        Ok(Self::new(parameters, *model, read_residues(WHAT, parameters, bytes)?))
     }
 }
 
@@ -222,7 +197,7 @@ pub struct LinearAnswer {
     pub(super) ciphertexts: Vec<AnswerCiphertext>,
 }
 
-/// The second halves of a layer's answers, which a client keeps for the session.
+/// The second halves of a layer's answers, which a client keeps for as long as it likes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecondHalves(pub(super) Vec<Vec<u8>>);
 
@@ -230,6 +205,23 @@ impl SecondHalves {
     /// Bytes of a layer's.
     pub fn length(layout: &Layout) -> usize {
         layout.output_ciphertexts() * Section::uniform(layout.parameters()).length()
+    }
+
+    /// As a client keeps them.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        self.0.concat()
+    }
+
+    /// Reads what was kept.
+    ///
+    /// # Errors
+    /// On a wrong length or a coefficient that is not a residue.
+    pub fn from_bytes(layout: &Layout, bytes: &[u8]) -> Result<Self, HeError> {
+        expect_length("second halves", Self::length(layout), bytes)?;
+        let section = Section::uniform(layout.parameters());
+        let mut rest = bytes;
+        let halves = (0..layout.output_ciphertexts()).map(|_| take_section(&section, &mut rest));
+        halves.collect::<Result<_, _>>().map(Self)
     }
 
     /// The half that belongs to the ciphertext with this number.
@@ -391,7 +383,7 @@ mod tests {
         let outline = HeOutline::from_layers(ring_bits, WeightBits::Eight, vec![shape]).also_bearing(4608);
         let parameters = HeParameters::from_outline(&outline).unwrap();
         let layout = Layout::new(&parameters, &shape).unwrap();
-        let session = PublicSeed::derive(&[3; 32], &[4; 32]).unwrap();
+        let session = PublicSeed::derive(&[3; 32]);
         let (root, place) = (Seed::from_bytes([1; 32]), scope(1, Direction::ClientToServer));
         let key = ClientKey::generate(&parameters, &root, &place);
         let public_key = key.public_key(&session, &root, &place);
@@ -399,7 +391,7 @@ mod tests {
         let request =
             key.encrypt(&layout, &uniform, &[5; 75], RequestSecrets::derive(&root, &place)).unwrap();
         let weights = PreparedWeights::new(&layout, &[1; 81], WeightStorage::Everything).unwrap();
-        let layer = LayerSecrets::derive(&root, &session, &place);
+        let layer = LayerSecrets::derive(&root, &session, 1);
         let secrets = (&layer, AnswerSecrets::derive(&root, &place));
         let (answer, _) = weights.answer(&public_key, &request, secrets, Halves::Both).unwrap();
         let public_key = public_key.to_bytes(&parameters);
@@ -435,6 +427,12 @@ mod tests {
         assert_eq!(alone.len(), LinearAnswer::length(&messages.layout, Halves::First));
         assert_eq!(alone.len() + SecondHalves::length(&messages.layout), messages.answer.len());
         assert_eq!(LinearAnswer::from_bytes(&messages.layout, Halves::First, &alone).unwrap(), answer);
+        let kept = second.to_bytes();
+        assert_eq!(SecondHalves::from_bytes(&messages.layout, &kept), Ok(second.clone()));
+        for length in [0, kept.len() - 1] {
+            let cut = SecondHalves::from_bytes(&messages.layout, &kept[..length]);
+            assert!(matches!(cut, Err(HeError::Length { .. })));
+        }
         assert!(second.checked(&messages.layout, 0).is_ok());
         assert!(second.checked(&messages.layout, messages.layout.output_ciphertexts()).is_err());
     }
@@ -463,7 +461,7 @@ mod tests {
         let out_of_range = |error: Option<HeError>, place: usize| matches!(error, Some(HeError::CoefficientRange { index, .. }) if index == place);
         let mut sent = messages(32);
         let width = sent.parameters.tables()[0].modulus().bits() as usize;
-        set_bits(&mut sent.public_key[32..], width..2 * width);
+        set_bits(&mut sent.public_key, width..2 * width);
         let key = PublicKey::from_bytes(&sent.parameters, &sent.session, &sent.public_key);
         assert!(out_of_range(key.err(), 1));
         for ring_bits in [32, 64] {

@@ -134,7 +134,7 @@ fn predict(ring_bits: u32, tolerance: u32, seed: u8) -> usize {
     let (up, down): (Scope, Scope) =
         (scope(1, Direction::ClientToServer), scope(1, Direction::ServerToClient));
     let (client_root, server_root) = (Seed::from_bytes([seed; 32]), Seed::from_bytes([seed ^ 0xff; 32]));
-    let session = PublicSeed::derive(&[3; 32], &[4; 32]).unwrap();
+    let session = PublicSeed::derive(&[3; 32]);
     let mut generator = Seed::from_bytes([seed ^ 0x55; 32]).generator();
     let weights: Vec<_> = (0..shape.weights()).map(|_| (generator.next_u64() % 255) as i16 - 127).collect();
     let blinds: Vec<_> =
@@ -147,7 +147,7 @@ fn predict(ring_bits: u32, tolerance: u32, seed: u8) -> usize {
     let secrets = RequestSecrets::derive(&client_root, &up);
     let request = key.encrypt(&layout, &uniform, &blinds, secrets).unwrap();
     let prepared = PreparedWeights::new(&layout, &weights, WeightStorage::Everything).unwrap();
-    let layer = LayerSecrets::derive(&server_root, &session, &down);
+    let layer = LayerSecrets::derive(&server_root, &session, 1);
     let secrets = (&layer, AnswerSecrets::derive(&server_root, &down));
     let (mut answer, server_share) = prepared.answer(&public_key, &request, secrets, Halves::Both).unwrap();
     let sent = answer.to_bytes();

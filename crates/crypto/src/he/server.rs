@@ -13,24 +13,31 @@ use super::sampling::{ShortPolynomial, binomial, secret_residues, stream, ternar
 use super::section::Section;
 use super::weights::{BlockWeights, PreparedWeights, WeightScratch, interleave};
 use crate::domain;
-use crate::random::{Scope, Seed};
+use crate::random::{Direction, InferenceId, Scope, Seed, SessionId};
 use crate::secret::Secret;
 
-/// What one layer adds to all its answers in one session, so that c1 = sum of W_k a_k + u a_pk + e_2 shows nothing of W.
+/// What one layer adds to all its answers, so that c1 = sum of W_k a_k + u a_pk + e_2 shows nothing of W.
 ///
-/// u and e_2 belong to the uniform halves that both nonces gave before there was any u. With others they must never meet:
-/// two such sums with one u reveal the weights. So they are made together, from one session and layer, and there is
-/// no other way to make them.
+/// u and e_2 belong to the uniform halves of one model. With others they must never meet: two such sums with one u reveal
+/// the weights. So both come from the model's public seed and the layer, and there is no other way to make them.
 pub struct LayerSecrets {
     zeros: Seed,
     uniform: LayerUniform,
 }
 
 impl LayerSecrets {
-    /// Those of the layer and session of this scope, from a root of the session that is used for nothing else. The session's
-    /// id stands for the weights: it hashes the commitment to them.
-    pub fn derive(root: &Seed, public: &PublicSeed, scope: &Scope) -> Self {
-        Self { zeros: root.derive(domain::HE_ZERO, scope), uniform: LayerUniform::new(public, scope.step) }
+    /// Those of the layer with this number, from a root that is used for nothing else. The public seed stands for the
+    /// weights: what it is the hash of must name them.
+    pub fn derive(root: &Seed, public: &PublicSeed, layer: u32) -> Self {
+        let (session, inference) = (SessionId(*public.bytes()), InferenceId([0; 16]));
+        let scope = Scope { session, inference, step: layer, direction: Direction::ServerToClient };
+        Self { zeros: root.derive(domain::HE_ZERO, &scope), uniform: LayerUniform::new(public, layer) }
+    }
+
+    /// What must never be: the same u for the uniform halves of another model.
+    #[cfg(test)]
+    pub(super) fn meeting(self, uniform: LayerUniform) -> Self {
+        Self { uniform, ..self }
     }
 
     /// The layer's uniform halves.
@@ -108,7 +115,7 @@ pub struct BlockAnswer {
     pub(super) outputs: Vec<(AnswerCiphertext, Secret<Vec<u64>>)>,
 }
 
-/// The encryption of zero that goes into one output ciphertext of a session.
+/// The encryption of zero that goes into one output ciphertext.
 pub(super) struct FreshZero {
     pub(super) ternary: ShortPolynomial,
     /// e_2; empty where only first halves are wanted, which have none.
@@ -188,7 +195,7 @@ impl PreparedWeights {
         scratch: &mut WeightScratch,
     ) -> BlockAnswer {
         let layout = self.layout();
-        assert!(layer.uniform.is_of_key(public_key), "u meets the uniform halves of its own session alone");
+        assert!(layer.uniform.is_of_key(public_key), "u meets the uniform halves of its own model alone");
         let (tile, inner) = (block / layout.blocks_per_tile(), block % layout.blocks_per_tile());
         let outputs = layout.block_outputs(inner).map(|output| tile * layout.outputs_per_tile() + output);
         let zeros: Vec<_> =

@@ -1,9 +1,12 @@
 //! What a client expects of a server before it goes on, and what it is willing to spend.
 
+use std::sync::Arc;
+
 use crypto::ot::Depth;
 use network::digest::Digest;
 use network::inference_model::ModelOutline;
 
+use super::HalvesCache;
 use crate::InferenceError;
 use crate::plan::{Plan, ReluRounding, Reveal};
 use crate::setup::check_wishes;
@@ -25,6 +28,8 @@ pub struct Wishes {
     pub relus: Option<ReluRounding>,
     /// How deep the trees of transfers are to be: deep ones for slow links. None takes what the server gives.
     pub depth: Option<Depth>,
+    /// Where second halves of answers are kept between sessions. None fetches them in every session.
+    pub halves: Option<Arc<dyn HalvesCache>>,
     /// The digest of the outline, where it is known from before.
     pub outline_digest: Option<Digest>,
     /// The commitment to the weights, where it is known from before.
@@ -40,6 +45,7 @@ impl Default for Wishes {
             reveal: None,
             relus: None,
             depth: None,
+            halves: None,
             outline_digest: None,
             commitment: None,
             max_memory: DEFAULT_MAX_MEMORY,

@@ -15,7 +15,7 @@ use super::Role;
 /// Bytes of a header.
 pub const HEADER_BYTES: usize = 32;
 /// The version both parties must speak.
-pub const PROTOCOL_VERSION: u16 = 4;
+pub const PROTOCOL_VERSION: u16 = 5;
 /// The session tag of the frames that come before the session.
 pub const MAGIC: [u8; 8] = *b"SORDINO\0";
 

@@ -118,10 +118,12 @@ fn two_images_go_their_way_without_any_connection() {
         for _ in 0..2 {
             let inference = client.next_inference();
             assert_eq!(inference, server.next_inference());
-            assert_eq!(client.halves(), server.halves());
-            let messages = offline::messages::list(plan, client.depth, client.halves());
-            let mut preparing = PreparingClient::new(&mut client, &workers, inference).unwrap();
-            let mut serving = PreparingServer::new(&mut server, &server_workers, inference, None).unwrap();
+            let once = client.take_once();
+            assert_eq!(once, server.take_once());
+            let messages = offline::messages::list(plan, client.depth, once);
+            let begun = (inference, once.halves);
+            let mut preparing = PreparingClient::new(&mut client, &workers, begun).unwrap();
+            let mut serving = PreparingServer::new(&mut server, &server_workers, begun, None).unwrap();
             converse(&messages, 1, &mut preparing, &mut serving);
             let (mut own, _) = preparing.finish(true);
             let theirs = serving.finish().0;

@@ -62,7 +62,7 @@ impl<'a> PreparingClient<'a> {
     pub(crate) fn new(
         session: &'a mut ClientSession,
         workers: &'a Workers,
-        inference: InferenceId,
+        (inference, halves): (InferenceId, Halves),
     ) -> Result<Self, InferenceError> {
         let plan = Arc::clone(&session.plan);
         let root = fresh_seed()?;
@@ -73,7 +73,7 @@ impl<'a> PreparingClient<'a> {
             reverse_key: HashKey::random(&mut root.derive(domain::GATE_HASH_KEY, &scope).generator()),
             reverse_counter: HashCounter::new(),
             advances: Vec::new(),
-            halves: session.halves(),
+            halves,
             session,
             workers,
             plan,
@@ -164,13 +164,9 @@ impl<'a> PreparingClient<'a> {
         let job = self.plan.job(id);
         let mut answer = LinearAnswer::from_bytes(&job.layout, self.halves, bytes)?;
         if let Some(came) = answer.take_second_halves() {
-            self.session.second_halves[id.0] = Some(came);
+            self.session.halves.take(id, came);
         }
-        let Some(second) = &self.session.second_halves[id.0] else {
-            unreachable!(
-                "the first inference of a session brings the second halves, and an error ends the session"
-            )
-        };
+        let second = self.session.halves.of(id);
         let (key, layout) = (&self.keys[job.group], &job.layout);
         let ciphertexts = answer.ciphertexts().iter().enumerate().collect();
         let decrypt = |(index, ciphertext)| key.decrypt_ciphertext(layout, second, index, ciphertext);

@@ -41,9 +41,31 @@ pub(crate) enum ServerWords {
     Offer(PartId),
 }
 
-/// All of them, in order. The first inference of a session brings what the later ones use too: second halves of answers,
-/// and what the transfers of the other direction begin with.
-pub(crate) fn list(plan: &Plan, depth: Depth, halves: Halves) -> Vec<Planned<ClientWords, ServerWords>> {
+/// What an inference brings that later ones use too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Once {
+    /// Second halves of answers, for a client that has none.
+    pub(crate) halves: Halves,
+    /// What the transfers of the other direction begin with, in every session's first.
+    pub(crate) sums: bool,
+}
+
+impl Once {
+    /// The first inference of a session with a client that has the second halves, or has not.
+    pub(crate) fn first(has_halves: bool) -> Self {
+        Self { halves: if has_halves { Halves::First } else { Halves::Both }, sums: true }
+    }
+}
+
+/// A further inference: it brings nothing for others.
+impl Default for Once {
+    fn default() -> Self {
+        Self { halves: Halves::First, sums: false }
+    }
+}
+
+/// All of them, in order.
+pub(crate) fn list(plan: &Plan, depth: Depth, once: Once) -> Vec<Planned<ClientWords, ServerWords>> {
     let key = |(ring, parameters)| {
         Planned::up(ClientWords::PublicKey(ring), Kind::Homomorphic, PublicKey::length(parameters))
     };
@@ -61,7 +83,7 @@ pub(crate) fn list(plan: &Plan, depth: Depth, halves: Halves) -> Vec<Planned<Cli
             Planned::down(
                 ServerWords::Answer(id),
                 Kind::Homomorphic,
-                LinearAnswer::length(&plan.job(id).layout, halves),
+                LinearAnswer::length(&plan.job(id).layout, once.halves),
             )
         }));
     }
@@ -69,7 +91,7 @@ pub(crate) fn list(plan: &Plan, depth: Depth, halves: Halves) -> Vec<Planned<Cli
     if transfers > 0 {
         list.push(Planned::up(ClientWords::Corrections, Kind::Transfer, correction_bytes(transfers, depth)));
         let reverse = plan.reverse_count();
-        if reverse > 0 && halves == Halves::Both {
+        if reverse > 0 && once.sums {
             list.push(Planned::down(ServerWords::ReverseSums, Kind::Transfer, TreeSums::BYTES));
         }
         if reverse > 0 {

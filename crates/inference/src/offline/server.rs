@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crypto::domain;
 use crypto::garble::hash::{HashCounter, HashKey};
 use crypto::garble::label::Offset;
-use crypto::he::{AnswerSecrets, LayerSecrets, PublicKey, PublicSeed};
+use crypto::he::{AnswerSecrets, Halves, PublicKey};
 use crypto::ot::TreeSums;
 use crypto::ot::extension::CorrelatedReceiver;
 use crypto::random::{Direction, Generator, InferenceId, Scope, Seed, SessionId};
@@ -24,7 +24,6 @@ use crate::plan::{JobId, PartId, Plan};
 use crate::roots::fresh_seed;
 use crate::server::{PreparedServer, ServedModel};
 use crate::setup::server::ServerSession;
-use crate::setup::session_scope;
 use crate::transcript::Work;
 use crate::turns::Turns;
 use crate::workers::Workers;
@@ -38,9 +37,6 @@ pub(crate) struct PreparingServer<'a> {
     inference: InferenceId,
     /// Where the masks come from, and nothing else: what a store may hold.
     masks_root: Seed,
-    /// What the session has for the second halves of all its answers.
-    zeros_root: &'a Seed,
-    seed: PublicSeed,
     /// The client's, for each ring.
     keys: Vec<Arc<PublicKey>>,
     answering: Answering,
@@ -64,12 +60,10 @@ impl<'a> PreparingServer<'a> {
     pub(crate) fn new(
         session: &'a mut ServerSession,
         workers: &'a Arc<Workers>,
-        inference: InferenceId,
+        (inference, halves): (InferenceId, Halves),
         turns: Option<Arc<dyn Turns>>,
     ) -> Result<Self, InferenceError> {
-        let halves = session.halves();
-        let ServerSession { model, id, seed, zeros_root, sender, offset, reverse, reverse_sums, .. } =
-            session;
+        let ServerSession { model, id, sender, offset, reverse, reverse_sums, .. } = session;
         let plan = Arc::clone(model.plan());
         // One of its own for each inference: nothing of one helps against another.
         let root = fresh_seed()?;
@@ -95,8 +89,6 @@ impl<'a> PreparingServer<'a> {
             session: *id,
             inference,
             masks_root: root.derive(domain::MASKS_ROOT, &scope),
-            zeros_root,
-            seed: *seed,
             keys: Vec::new(),
             offset: Arc::clone(offset),
             tools,
@@ -146,12 +138,11 @@ impl<'a> PreparingServer<'a> {
     fn ask(&mut self, job: JobId, bytes: Vec<u8>) {
         let planned = self.plan.job(job);
         let scope = answer_scope(self.session, self.inference, planned.step);
-        let of_session = session_scope(self.session, Direction::ServerToClient, scope.step);
         self.answering.ask(Asked {
             job,
             bytes,
             key: Arc::clone(&self.keys[planned.group]),
-            layer: LayerSecrets::derive(self.zeros_root, &self.seed, &of_session),
+            layer: self.model.layer_secrets(scope.step),
             secrets: AnswerSecrets::derive(&self.masks_root, &scope),
         });
     }
@@ -213,7 +204,7 @@ impl Party for PreparingServer<'_> {
         match words {
             ClientWords::PublicKey(ring) => {
                 let parameters = &self.plan.parameters()[ring];
-                let key = PublicKey::from_bytes(parameters, &self.seed, &from.piece(bytes)?)?;
+                let key = PublicKey::from_bytes(parameters, self.model.public_seed(), &from.piece(bytes)?)?;
                 self.keys.push(Arc::new(key));
             }
             ClientWords::Request(job) => self.ask(job, from.piece(bytes)?),

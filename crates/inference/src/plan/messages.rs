@@ -2,12 +2,12 @@
 //!
 //! Each is one frame. Requests and replies stand between them and are not listed: they are the service's.
 
-use crypto::he::Halves;
 use crypto::ot::Depth;
 
 use super::Plan;
 use crate::connection::frame::HEADER_BYTES;
 use crate::conversation::Planned;
+use crate::offline::messages::Once;
 use crate::transcript::{Kind, Phase};
 use crate::{offline, online, setup};
 
@@ -39,12 +39,22 @@ impl PlannedMessage {
 }
 
 impl Plan {
-    /// Lengths and order of all messages of a session with one inference, whose transfers have this depth.
+    /// Lengths and order of all messages of a session with one inference, whose transfers have this depth, for a client that
+    /// has no second halves of this model's answers.
     pub fn messages(&self, depth: Depth) -> Vec<PlannedMessage> {
+        self.first_messages(depth, Once::first(false))
+    }
+
+    /// The same for a client that has them from an earlier session.
+    pub fn returning_messages(&self, depth: Depth) -> Vec<PlannedMessage> {
+        self.first_messages(depth, Once::first(true))
+    }
+
+    fn first_messages(&self, depth: Depth, once: Once) -> Vec<PlannedMessage> {
         let set_up = setup::messages::list(self);
         let set_up = set_up.iter().map(|message| PlannedMessage::of(Phase::SetUp, message));
-        let mut later = offline::messages::list(self, depth, Halves::First).into_iter().peekable();
-        let offline = offline::messages::list(self, depth, Halves::Both).into_iter().map(|message| {
+        let mut later = offline::messages::list(self, depth, Once::default()).into_iter().peekable();
+        let offline = offline::messages::list(self, depth, once).into_iter().map(|message| {
             let is_once = later.next_if(|later| later.words == message.words).is_none();
             PlannedMessage { is_once, ..PlannedMessage::of(Phase::Offline, &message) }
         });
@@ -54,7 +64,7 @@ impl Plan {
     /// The same of each further inference in that session: it has no messages that are sent once, and answers come without
     /// their second halves.
     pub fn further_messages(&self, depth: Depth) -> Vec<PlannedMessage> {
-        let offline = offline::messages::list(self, depth, Halves::First);
+        let offline = offline::messages::list(self, depth, Once::default());
         let offline = offline.iter().map(|message| PlannedMessage::of(Phase::Offline, message));
         offline.chain(self.online_messages()).collect()
     }

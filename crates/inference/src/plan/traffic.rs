@@ -13,8 +13,10 @@ use crate::transcript::{Phase, Traffic};
 pub struct PlannedTraffic {
     /// Once per connection.
     pub set_up: Traffic,
-    /// Before the image is known, for the first inference of a session.
+    /// Before the image is known, for the first inference of a client that has no second halves of the model's answers.
     pub offline: Traffic,
+    /// The same for the first inference of a session with a client that has them.
+    pub returning_offline: Traffic,
     /// The same for every further one.
     pub later_offline: Traffic,
     /// After.
@@ -34,7 +36,7 @@ pub struct LayerTraffic {
     pub gated_values: u64,
     /// Positions truncated without one.
     pub linearized: u64,
-    /// Ciphertexts, offline, for the first inference of a session; keys left out.
+    /// Ciphertexts, offline, for the first inference of a client; keys left out.
     pub homomorphic: u64,
     /// Of them, those that further ones do without.
     pub second_halves: u64,
@@ -118,7 +120,8 @@ impl Plan {
 
     /// Predicts the traffic, headers of the frames included, with transfers of this depth.
     pub fn traffic(&self, depth: Depth) -> PlannedTraffic {
-        let (messages, further) = (self.messages(depth), self.further_messages(depth));
+        let (messages, returning) = (self.messages(depth), self.returning_messages(depth));
+        let further = self.further_messages(depth);
         let of = |messages: &[PlannedMessage], phase| {
             let mut traffic = Traffic::default();
             let mut last = None;
@@ -137,6 +140,7 @@ impl Plan {
         PlannedTraffic {
             set_up: of(&messages, Phase::SetUp),
             offline: of(&messages, Phase::Offline),
+            returning_offline: of(&returning, Phase::Offline),
             later_offline: of(&further, Phase::Offline),
             online: of(&messages, Phase::Online),
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crypto::domain;
 use crypto::garble::label::Offset;
-use crypto::he::{Halves, PublicSeed, SecondHalves};
+use crypto::he::{PublicSeed, SecondHalves};
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::extension::{CorrelatedReceiver, CorrelatedSender, ReceiverSetup, SenderSetup};
 use crypto::ot::values::CorrelationOffset;
@@ -13,11 +13,12 @@ use crypto::random::{Direction, Generator, InferenceId, SessionId};
 use network::digest::Digest;
 use network::inference_model::ModelOutline;
 
-use super::messages::{Agreement, ClientHello, ModelName, NONCE_BYTES, ServerHello};
-use super::{inference_id, plan_digest, session_id, session_scope};
+use super::messages::{Agreement, ClientHello, ModelName, NONCE_BYTES, ServerHello, Understood};
+use super::{halves_id, inference_id, plan_digest, session_id, session_scope};
 use crate::InferenceError;
-use crate::client::Wishes;
-use crate::plan::Plan;
+use crate::client::{HalvesCache, Wishes};
+use crate::offline::messages::Once;
+use crate::plan::{JobId, Plan};
 use crate::roots::fresh_seed;
 use crate::stored::made_for;
 
@@ -50,7 +51,7 @@ impl<'a> Greeting<'a> {
         self,
         hello: ServerHello,
         channel_binding: &[u8],
-    ) -> Result<(Agreement, Agreed), InferenceError> {
+    ) -> Result<(Understood, Agreed), InferenceError> {
         let Self { wishes, nonce } = self;
         let digest = Digest::of(&hello.outline);
         wishes.check_hello(&hello, digest)?;
@@ -60,8 +61,9 @@ impl<'a> Greeting<'a> {
         wishes.check_plan(&plan)?;
         let agreement = Agreement { outline: digest, commitment: hello.commitment, plan: plan_digest(&plan) };
         let id = session_id(&nonce, &hello.nonce, &agreement, (hello.terms, hello.depth), channel_binding);
-        let seed = PublicSeed::derive(&nonce, &hello.nonce)?;
-        Ok((agreement, Agreed { plan, depth: hello.depth, model: hello.model, agreement, id, seed }))
+        let halves = KnownHalves::look_up(wishes.halves.clone(), &agreement, &plan);
+        let understood = Understood { agreement, has_halves: halves.are_complete() };
+        Ok((understood, Agreed { plan, depth: hello.depth, model: hello.model, agreement, id, halves }))
     }
 }
 
@@ -72,7 +74,7 @@ pub(crate) struct Agreed {
     model: ModelName,
     agreement: Agreement,
     pub(crate) id: SessionId,
-    seed: PublicSeed,
+    halves: KnownHalves,
 }
 
 impl Agreed {
@@ -104,8 +106,9 @@ impl Transferring {
         reverse_point: Option<&SenderPoint>,
     ) -> Result<(TreeSums, Option<ReceiverPoints>, ClientSession), InferenceError> {
         let (sums, receiver) = self.transfers.finish(points, &mut self.generator)?;
-        let Agreed { plan, depth, model, agreement, id, seed } = self.agreed;
-        let second_halves = plan.linear().iter().map(|_| None).collect();
+        let Agreed { plan, depth, model, agreement, id, halves } = self.agreed;
+        let seed = PublicSeed::derive(halves_id(&agreement).as_bytes());
+        let once = Once::first(halves.are_complete());
         let scope = session_scope(id, Direction::ClientToServer, 0);
         let mut generator = fresh_seed()?.derive(domain::GATE_OFFSET, &scope).generator();
         let correlation = CorrelationOffset::random(&mut generator);
@@ -120,15 +123,66 @@ impl Transferring {
             agreement,
             id,
             seed,
-            second_halves,
+            halves,
             receiver,
             reverse: None,
             reverse_setup,
             reverse_offset,
             prepared: 0,
+            once,
         };
         Ok((sums, reverse_points, session))
     }
+}
+
+/// The second halves of a model's answers at the client, by layer.
+pub(crate) struct KnownHalves {
+    id: Digest,
+    layers: Vec<Option<SecondHalves>>,
+    cache: Option<Arc<dyn HalvesCache>>,
+}
+
+impl KnownHalves {
+    /// What the cache has of this model. What is damaged there is fetched again.
+    fn look_up(cache: Option<Arc<dyn HalvesCache>>, agreement: &Agreement, plan: &Plan) -> Self {
+        let id = halves_id(agreement);
+        let kept =
+            cache.as_ref().and_then(|cache| cache.get(&id)).and_then(|bytes| read_halves(plan, &bytes));
+        let layers = match kept {
+            Some(halves) => halves.into_iter().map(Some).collect(),
+            None => plan.linear().iter().map(|_| None).collect(),
+        };
+        Self { id, layers, cache }
+    }
+
+    pub(crate) fn are_complete(&self) -> bool {
+        self.layers.iter().all(Option::is_some)
+    }
+
+    /// Those of a layer.
+    pub(crate) fn of(&self, JobId(layer): JobId) -> &SecondHalves {
+        self.layers[layer].as_ref().expect("a client that has none gets them with its first inference")
+    }
+
+    /// Takes what came with an answer, and keeps them all once they are.
+    pub(crate) fn take(&mut self, JobId(layer): JobId, came: SecondHalves) {
+        self.layers[layer] = Some(came);
+        if let (true, Some(cache)) = (self.are_complete(), &self.cache) {
+            let bytes: Vec<u8> = self.layers.iter().flatten().flat_map(SecondHalves::to_bytes).collect();
+            cache.put(&self.id, &bytes);
+        }
+    }
+}
+
+/// The second halves of all layers, one after the other, if that is what the bytes are.
+fn read_halves(plan: &Plan, mut bytes: &[u8]) -> Option<Vec<SecondHalves>> {
+    let mut halves = Vec::with_capacity(plan.linear().len());
+    for job in plan.linear() {
+        let (own, rest) = bytes.split_at_checked(SecondHalves::length(&job.layout))?;
+        halves.push(SecondHalves::from_bytes(&job.layout, own).ok()?);
+        bytes = rest;
+    }
+    bytes.is_empty().then_some(halves)
 }
 
 /// What a client has once the set-up is done.
@@ -140,8 +194,8 @@ pub(crate) struct ClientSession {
     pub(crate) id: SessionId,
     /// Of what the uniform halves of all ciphertexts are made.
     pub(crate) seed: PublicSeed,
-    /// By layer: what the first inference brought for all.
-    pub(crate) second_halves: Vec<Option<SecondHalves>>,
+    /// What the client has of the model's answers beforehand, or from the first inference on.
+    pub(crate) halves: KnownHalves,
     pub(crate) receiver: CorrelatedReceiver,
     /// The transfers in which the server chooses, from the first inference on.
     pub(crate) reverse: Option<CorrelatedSender>,
@@ -150,6 +204,8 @@ pub(crate) struct ClientSession {
     pub(crate) reverse_offset: Offset,
     /// How many inferences were begun.
     prepared: u64,
+    /// What the next one brings for those after it.
+    once: Once,
 }
 
 impl ClientSession {
@@ -159,9 +215,9 @@ impl ClientSession {
         inference_id(self.id, self.prepared)
     }
 
-    /// Which halves of answers the inference gets that was begun last.
-    pub(crate) fn halves(&self) -> Halves {
-        Halves::of_inference(self.prepared)
+    /// What the inference brings that begins now.
+    pub(crate) fn take_once(&mut self) -> Once {
+        std::mem::take(&mut self.once)
     }
 
     /// Takes the sums of the trees in which the server chooses.

@@ -207,6 +207,41 @@ impl Agreement {
     }
 }
 
+/// The client's second message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Understood {
+    /// What it understood and derived.
+    pub agreement: Agreement,
+    /// Whether it has the second halves of this model's answers; else they come with its first inference.
+    pub has_halves: bool,
+}
+
+impl Understood {
+    /// Its length.
+    pub const BYTES: usize = Agreement::BYTES + 1;
+
+    /// As it crosses the wire.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        [&self.agreement.to_bytes()[..], &[u8::from(self.has_halves)]].concat()
+    }
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When it makes no sense.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, HelloError> {
+        let Some((flag, agreement)) = bytes.split_last() else {
+            return Err(HelloError::Length { came: bytes.len() });
+        };
+        let agreement =
+            Agreement::from_bytes(agreement).map_err(|_| HelloError::Length { came: bytes.len() })?;
+        match flag {
+            0 | 1 => Ok(Self { agreement, has_halves: *flag == 1 }),
+            _ => Err(HelloError::Halves { came: *flag }),
+        }
+    }
+}
+
 /// The client leaves the choice to the server.
 const ANY: u8 = 0xff;
 
@@ -260,7 +295,7 @@ pub(crate) fn list(plan: &Plan) -> Vec<Planned<(), ()>> {
     let up = |bytes| Planned::up((), Kind::SetUp, bytes);
     let down = |bytes| Planned::down((), Kind::SetUp, bytes);
     let outline = plan.outline().to_bytes().len();
-    let mut list = vec![up(ClientHello::BYTES), down(ServerHello::BYTES + outline), up(Agreement::BYTES)];
+    let mut list = vec![up(ClientHello::BYTES), down(ServerHello::BYTES + outline), up(Understood::BYTES)];
     list.extend([up(SenderPoint::BYTES), down(ReceiverPoints::BYTES)]);
     let reverses = plan.reverse_count() > 0;
     list.extend(reverses.then(|| down(SenderPoint::BYTES)));
@@ -296,6 +331,12 @@ pub enum HelloError {
         /// What came.
         came: u8,
     },
+    /// Neither yes nor no.
+    #[error("the peer says {came} where it may have second halves of answers already (1) or not (0)")]
+    Halves {
+        /// What came.
+        came: u8,
+    },
     /// An unusable name.
     #[error("a model's name has at most {NAME_BYTES} bytes and no control characters")]
     Name,
@@ -327,6 +368,16 @@ mod tests {
         let agreement =
             Agreement { outline: Digest([1; 32]), commitment: Digest([2; 32]), plan: Digest([3; 32]) };
         assert_eq!(Agreement::from_bytes(&agreement.to_bytes()).unwrap(), agreement);
+        for has_halves in [false, true] {
+            let understood = Understood { agreement, has_halves };
+            assert_eq!(Understood::from_bytes(&understood.to_bytes()), Ok(understood));
+        }
+        let mut bytes = Understood { agreement, has_halves: true }.to_bytes();
+        bytes[Agreement::BYTES] = 2;
+        assert_eq!(Understood::from_bytes(&bytes), Err(HelloError::Halves { came: 2 }));
+        for wrong in [0, 1, 96, 98] {
+            assert_eq!(Understood::from_bytes(&vec![0; wrong]), Err(HelloError::Length { came: wrong }));
+        }
     }
 
     #[test]

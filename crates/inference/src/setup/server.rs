@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use crypto::domain;
 use crypto::garble::label::Offset;
-use crypto::he::{Halves, PublicSeed};
 use crypto::ot::base::{ReceiverPoints, SenderPoint};
 use crypto::ot::extension::{CorrelatedReceiver, CorrelatedSender, ReceiverSetup, SenderSetup};
 use crypto::ot::values::CorrelationOffset;
 use crypto::ot::{Depth, TreeSums};
-use crypto::random::{Direction, Generator, InferenceId, Seed, SessionId};
+use crypto::random::{Direction, Generator, InferenceId, SessionId};
 
-use super::messages::{Agreement, ClientHello, ModelName, NONCE_BYTES, ServerHello};
+use super::messages::{ClientHello, ModelName, NONCE_BYTES, ServerHello, Understood};
 use super::{check_wishes, inference_id, session_id, session_scope};
 use crate::InferenceError;
+use crate::offline::messages::Once;
 use crate::roots::fresh_seed;
 use crate::server::ServedModel;
 
@@ -42,15 +42,14 @@ impl Greeted {
     }
 
     /// Compares what the client understood.
-    pub(crate) fn hear(self, theirs: &Agreement, channel_binding: &[u8]) -> Result<Agreed, InferenceError> {
+    pub(crate) fn hear(self, theirs: &Understood, channel_binding: &[u8]) -> Result<Agreed, InferenceError> {
         let Self { model, depth, name, nonces: (client, server) } = self;
         let (ours, terms) = (model.agreement(), model.plan().terms());
-        if let Some(what) = ours.difference(theirs) {
+        if let Some(what) = ours.difference(&theirs.agreement) {
             return Err(InferenceError::Difference { what });
         }
         let id = session_id(&client, &server, ours, (terms, depth), channel_binding);
-        let seed = PublicSeed::derive(&client, &server)?;
-        Ok(Agreed { model, depth, name, id, seed })
+        Ok(Agreed { model, depth, name, id, once: Once::first(theirs.has_halves) })
     }
 }
 
@@ -60,7 +59,7 @@ pub(crate) struct Agreed {
     depth: Depth,
     name: ModelName,
     pub(crate) id: SessionId,
-    seed: PublicSeed,
+    once: Once,
 }
 
 impl Agreed {
@@ -75,15 +74,10 @@ impl Agreed {
         let offset = Arc::new(Offset::new(correlation.expose())?);
         let depth = self.depth;
         let (points, transfers) = SenderSetup::start(self.id, depth, correlation, point, &mut generator);
-        let zeros_root = fresh_seed()?;
         let reverses = self.model.plan().reverse_count() > 0;
         let reverse = reverses.then(|| ReceiverSetup::start(self.id.reversed(), depth, &mut generator));
         let (reverse_point, reverse) = reverse.unzip();
-        Ok((
-            points,
-            reverse_point,
-            Waiting { agreed: self, offset, transfers, reverse, generator, zeros_root },
-        ))
+        Ok((points, reverse_point, Waiting { agreed: self, offset, transfers, reverse, generator }))
     }
 }
 
@@ -95,7 +89,6 @@ pub(crate) struct Waiting {
     /// Of the transfers in which the server chooses.
     reverse: Option<ReceiverSetup>,
     generator: Generator,
-    zeros_root: Seed,
 }
 
 impl Waiting {
@@ -109,7 +102,7 @@ impl Waiting {
         sums: &TreeSums,
         reverse_points: Option<&ReceiverPoints>,
     ) -> Result<ServerSession, InferenceError> {
-        let Agreed { model, depth, name, id, seed } = self.agreed;
+        let Agreed { model, depth, name, id, once } = self.agreed;
         let sender = self.transfers.finish(sums);
         let reverse = self.reverse.zip(reverse_points);
         let reverse = reverse.map(|(setup, points)| setup.finish(points, &mut self.generator)).transpose()?;
@@ -119,13 +112,12 @@ impl Waiting {
             depth,
             name,
             id,
-            seed,
-            zeros_root: self.zeros_root,
             sender,
             offset: self.offset,
             reverse,
             reverse_sums,
             prepared: 0,
+            once,
         })
     }
 }
@@ -136,10 +128,6 @@ pub(crate) struct ServerSession {
     pub(crate) depth: Depth,
     pub(crate) name: ModelName,
     pub(crate) id: SessionId,
-    /// Of what the uniform halves of all ciphertexts are made.
-    pub(crate) seed: PublicSeed,
-    /// Where what hides the second halves of all answers comes from, and nothing else. It is never stored.
-    pub(crate) zeros_root: Seed,
     pub(crate) sender: CorrelatedSender,
     pub(crate) offset: Arc<Offset>,
     /// The transfers in which the server chooses.
@@ -148,6 +136,8 @@ pub(crate) struct ServerSession {
     pub(crate) reverse_sums: Option<TreeSums>,
     /// How many inferences were begun.
     prepared: u64,
+    /// What the next one brings for those after it.
+    once: Once,
 }
 
 impl ServerSession {
@@ -157,8 +147,8 @@ impl ServerSession {
         inference_id(self.id, self.prepared)
     }
 
-    /// Which halves of answers the inference gets that was begun last.
-    pub(crate) fn halves(&self) -> Halves {
-        Halves::of_inference(self.prepared)
+    /// What the inference brings that begins now.
+    pub(crate) fn take_once(&mut self) -> Once {
+        std::mem::take(&mut self.once)
     }
 }

@@ -4,17 +4,17 @@ use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crypto::he::Halves;
 use crypto::ot::Depth;
 use network::digest::to_hex;
 use network::image::Image;
 use network::inference_model::InferenceModel;
 
 use super::{Object, list, numbers, relus_word, reveal_word};
-use crate::client::{Answer, Client, Wishes};
+use crate::client::{Answer, Client, HalvesCache, MemoryHalves, Wishes};
 use crate::connection::frame::HEADER_BYTES;
 use crate::connection::{Connection, MemoryStream, Role, memory_pair};
 use crate::conversation::Words;
+use crate::offline::messages::Once;
 use crate::plan::{Plan, Terms};
 use crate::requests::{Reply, Request};
 use crate::roots::scripted;
@@ -76,7 +76,7 @@ impl Seeds {
         };
         Self {
             client: party(&["nonce", "transfer seed", "reverse transfer root"]),
-            server: party(&["nonce", "transfer root", "root of second halves"]),
+            server: party(&["nonce", "transfer root"]),
             salt: seed(),
         }
     }
@@ -84,33 +84,51 @@ impl Seeds {
 
 /// Both parties' work: the client's answers, and what crossed in each direction.
 fn run(case: &Case, seeds: &Seeds, image: &Image) -> (Arc<Plan>, Vec<Answer>, [Vec<u8>; 2]) {
-    let &Case { terms, depth, inferences, .. } = case;
-    let served = ServedModel::with_salt(&case.model, terms, WeightMemory::Everything, &seeds.salt).unwrap();
+    let served =
+        ServedModel::with_salt(&case.model, case.terms, WeightMemory::Everything, &seeds.salt).unwrap();
     let served = Arc::new(served);
-    let plan = Arc::clone(served.plan());
+    let halves: Arc<dyn HalvesCache> = Arc::new(MemoryHalves::default());
+    if case.has_halves {
+        // With other seeds: second halves are the same in all sessions.
+        let earlier = Case { inferences: 1, ..case.clone() };
+        let _ = meet(&earlier, &Seeds::new(case.first_seed ^ 0x40, 1), image, &served, &halves);
+    }
+    let (answers, sent) = meet(case, seeds, image, &served, &halves);
+    (Arc::clone(served.plan()), answers, sent)
+}
+
+/// One session.
+fn meet(
+    case: &Case,
+    seeds: &Seeds,
+    image: &Image,
+    served: &Arc<ServedModel>,
+    halves: &Arc<dyn HalvesCache>,
+) -> (Vec<Answer>, [Vec<u8>; 2]) {
+    let &Case { terms, depth, inferences, .. } = case;
     let (client_end, server_end) = memory_pair();
     let ((client_wire, up), (server_wire, down)) = (Wire::new(client_end), Wire::new(server_end));
     let [for_client, for_server] =
         [&seeds.client, &seeds.server].map(|seeds| seeds.iter().map(|(_, seed)| *seed).collect::<Vec<_>>());
+    let served = Arc::clone(served);
     let server = thread::spawn(move || {
         scripted::install(for_server);
         serve(server_wire, served, inferences);
         assert_eq!(scripted::left(), 0, "the server drew as many seeds as are published");
     });
-    let image = image.clone();
+    let (image, halves) = (image.clone(), Some(Arc::clone(halves)));
     let client = thread::spawn(move || {
         scripted::install(for_client);
         let model = ModelName::new(MODEL_NAME).unwrap();
         let (reveal, relus, depth) = (Some(terms.reveal), Some(terms.relus), Some(depth));
-        let wishes = Wishes { model, reveal, relus, depth, ..Wishes::default() };
+        let wishes = Wishes { model, reveal, relus, depth, halves, ..Wishes::default() };
         let answers = ask(client_wire, &wishes, inferences, &image);
         assert_eq!(scripted::left(), 0, "the client drew as many seeds as are published");
         answers
     });
     let answers = client.join().unwrap();
     server.join().unwrap();
-    let sent = [up, down].map(|sent| sent.lock().unwrap().clone());
-    (plan, answers, sent)
+    (answers, [up, down].map(|sent| sent.lock().unwrap().clone()))
 }
 
 fn serve(wire: Wire, served: Arc<ServedModel>, inferences: usize) {
@@ -143,7 +161,7 @@ fn ask(wire: Wire, wishes: &Wishes, inferences: usize, image: &Image) -> Vec<Ans
 }
 
 /// The name of every message and whether the client sends it.
-fn names(plan: &Plan, depth: Depth, inferences: usize) -> Vec<(String, bool)> {
+fn names(plan: &Plan, &Case { depth, inferences, has_halves, .. }: &Case) -> Vec<(String, bool)> {
     let mut names = vec![("client hello", true), ("server hello", false), ("agreement", true)];
     names.extend([("base point", true), ("base points", false)]);
     let reverses = plan.reverse_count() > 0;
@@ -153,7 +171,8 @@ fn names(plan: &Plan, depth: Depth, inferences: usize) -> Vec<(String, bool)> {
     names.extend([("prepare", true), ("accepted", false)]);
     let mut names: Vec<_> = names.into_iter().map(|(name, is_upward)| (name.to_owned(), is_upward)).collect();
     for inference in 1..=inferences {
-        names.extend(offline_names(plan, depth, Halves::of_inference(inference as u64)));
+        let once = if inference == 1 { Once::first(has_halves) } else { Once::default() };
+        names.extend(offline_names(plan, depth, once));
     }
     for _ in 0..inferences {
         names.extend([("classify".to_owned(), true), ("accepted".to_owned(), false)]);
@@ -163,10 +182,10 @@ fn names(plan: &Plan, depth: Depth, inferences: usize) -> Vec<(String, bool)> {
     names
 }
 
-fn offline_names(plan: &Plan, depth: Depth, halves: Halves) -> impl Iterator<Item = (String, bool)> {
+fn offline_names(plan: &Plan, depth: Depth, once: Once) -> impl Iterator<Item = (String, bool)> {
     use offline::messages::{ClientWords, ServerWords};
     let step = |job| plan.job(job).step.0;
-    offline::messages::list(plan, depth, halves).into_iter().map(move |message| {
+    offline::messages::list(plan, depth, once).into_iter().map(move |message| {
         let name = match message.words {
             Words::Up(ClientWords::PublicKey(ring)) => format!("public key {ring}"),
             Words::Up(ClientWords::Request(job)) => format!("request of step {}", step(job)),
@@ -206,12 +225,15 @@ fn cut<'a>(bytes: &mut &'a [u8]) -> (&'a [u8], &'a [u8]) {
 }
 
 /// One session: what is served, on which terms, and how often.
+#[derive(Clone)]
 pub(super) struct Case {
     pub(super) model: InferenceModel,
     pub(super) terms: Terms,
     pub(super) depth: Depth,
     /// All of them are prepared, then all are finished, each with the same image.
     pub(super) inferences: usize,
+    /// Whether the client has the second halves of the answers from an earlier session.
+    pub(super) has_halves: bool,
     /// What all seeds follow from.
     pub(super) first_seed: u8,
 }
@@ -222,7 +244,7 @@ pub(super) fn text(case: &Case) -> String {
     let image = Image::random(outline.input, 8);
     let (plan, answers, [up, down]) = run(case, &seeds, &image);
     let (mut up, mut down) = (&up[..], &down[..]);
-    let frames = names(&plan, case.depth, case.inferences).into_iter().map(|(name, is_upward)| {
+    let frames = names(&plan, case).into_iter().map(|(name, is_upward)| {
         let (header, body) = cut(if is_upward { &mut up } else { &mut down });
         let from = if is_upward { "client" } else { "server" };
         Object::new().text("name", &name).text("from", from).hex("header", header).hex("body", body).finish()
@@ -245,6 +267,7 @@ pub(super) fn text(case: &Case) -> String {
         .text("relus", relus_word(case.terms.relus))
         .raw("depth", &case.depth.to_string())
         .raw("inferences", &case.inferences.to_string())
+        .raw("has second halves", &case.has_halves.to_string())
         .text("model", MODEL_NAME)
         .hex("channel binding", CHANNEL_BINDING)
         .raw("client", &client.finish())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -27,14 +28,23 @@ class Client:
     """A session with a server. What is prepared serves this session alone."""
 
     def __init__(
-        self, server: str, fingerprint: str, *, model: str = "", threads: int = 1, max_memory: int | None = None
+        self,
+        server: str,
+        fingerprint: str,
+        *,
+        model: str = "",
+        threads: int = 1,
+        max_memory: int | None = None,
+        cache: str | os.PathLike[str] | None = None,
     ) -> None:
         """Connects to ``HOST:PORT``, or to ``HOST`` at the usual port.
 
         `fingerprint` is what the server printed when it started; no other server is believed. `model` is its name where the
-        server has several. `max_memory` is the most bytes that one inference may take here.
+        server has several. `max_memory` is the most bytes that one inference may take here. `cache` is a folder for that part
+        of the answers which a model sends every client once; without it, each session fetches that part again.
         """
-        options = {"model": model, "threads": threads, "max_memory": max_memory}
+        folder = None if cache is None else os.fspath(cache)
+        options = {"model": model, "threads": threads, "max_memory": max_memory, "cache": folder}
         self._native = _native.Client.connect(server, fingerprint, options)
 
     @property

@@ -48,6 +48,12 @@ pub(super) struct ServerArguments {
     /// Threads to compute with.
     #[arg(long, default_value = "1", value_name = "COUNT")]
     threads: NonZeroUsize,
+    /// Where that part of answers is kept which a model sends every client once [default: sordino in the user's cache].
+    #[arg(long, value_name = "FOLDER")]
+    cache: Option<PathBuf>,
+    /// Keep nothing: every session fetches that part again.
+    #[arg(long, conflicts_with = "cache")]
+    no_cache: bool,
 }
 
 /// How to know a server, what to show it, which model to ask for.
@@ -91,8 +97,27 @@ impl ServerArguments {
             outline_digest: self.expect_outline.or(agreed.map(|agreed| agreed.outline)),
             commitment: self.expect_weights.or(agreed.map(|agreed| agreed.commitment)),
             max_memory: self.max_memory.0,
+            ..Wishes::default()
         };
-        self.reach.connect(&self.server, wishes, self.min_rate, self.threads)
+        let options = ConnectOptions {
+            wishes,
+            least_rate: self.min_rate,
+            threads: self.threads,
+            halves: self.cache_folder(),
+            ..self.reach.options(&self.server)?
+        };
+        connect(&self.server, options)
+    }
+
+    /// The folder that was named, or the usual one where the user has a home.
+    fn cache_folder(&self) -> Option<PathBuf> {
+        let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let usual = || folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+        match (&self.cache, self.no_cache) {
+            (_, true) => None,
+            (Some(named), false) => Some(named.clone()),
+            (None, false) => usual().map(|cache| cache.join("sordino")),
+        }
     }
 }
 
@@ -101,16 +126,11 @@ impl ReachArguments {
     pub(super) fn connect_to_talk(&self, server: &str, model: &str) -> anyhow::Result<PrivateClient> {
         let model = self.model(Some(model))?;
         let wishes = Wishes { model, max_memory: u64::MAX, ..Wishes::default() };
-        self.connect(server, wishes, DEFAULT_LEAST_RATE, NonZeroUsize::MIN)
+        connect(server, ConnectOptions { wishes, ..self.options(server)? })
     }
 
-    fn connect(
-        &self,
-        server: &str,
-        wishes: Wishes,
-        least_rate: u64,
-        threads: NonZeroUsize,
-    ) -> anyhow::Result<PrivateClient> {
+    /// Whom to believe, what to show, how long to wait.
+    fn options(&self, server: &str) -> anyhow::Result<ConnectOptions> {
         let certificate = match (&self.client_cert, &self.client_key) {
             (Some(cert), Some(key)) => {
                 let own = CertifiedKey::from_pem(&read(cert)?, read_private_pem(key)?.expose());
@@ -118,15 +138,8 @@ impl ReachArguments {
             }
             _ => None,
         };
-        let options = ConnectOptions {
-            certificate,
-            wishes,
-            silence: Duration::from_secs(self.timeout.max(1)),
-            least_rate,
-            threads,
-            ..ConnectOptions::new(self.trust(server)?)
-        };
-        PrivateClient::connect(server, options).with_context(|| format!("no session with {server}"))
+        let silence = Duration::from_secs(self.timeout.max(1));
+        Ok(ConnectOptions { certificate, silence, ..ConnectOptions::new(self.trust(server)?) })
     }
 
     /// The model that was asked for, else the one that is known, else the server's only one.
@@ -150,6 +163,10 @@ impl ReachArguments {
              that with --ca FILE"
         )
     }
+}
+
+fn connect(server: &str, options: ConnectOptions) -> anyhow::Result<PrivateClient> {
+    PrivateClient::connect(server, options).with_context(|| format!("no session with {server}"))
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<u8>> {

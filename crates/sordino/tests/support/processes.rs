@@ -7,8 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::tiny_model;
 
+/// The program, with a cache that is not the user's.
 pub(crate) fn sordino() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_sordino"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sordino"));
+    command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    command
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {

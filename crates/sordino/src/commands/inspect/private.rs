@@ -29,7 +29,7 @@ pub(super) struct PrivateReport {
     counts: Counts,
     linearized: u64,
     set_up: Phase,
-    /// Of the first inference of a session.
+    /// Of the first inference of a client that has not met the model before.
     offline: Phase,
     /// Of a further one.
     later_offline: Phase,
@@ -224,7 +224,7 @@ impl PrivateReport {
             table.row(cells);
         };
         row("set-up", &self.set_up, |times| times.set_up_s);
-        row("offline", &self.offline, |times| times.offline_s);
+        row("offline, first image", &self.offline, |times| times.offline_s);
         row("offline, further images", &self.later_offline, |times| times.later_offline_s);
         row("online", &self.online, |times| times.online_s);
         table

@@ -11,6 +11,7 @@ use inference::plan::Plan;
 use inference::requests::Room;
 use serde::Serialize;
 
+use super::link::Link;
 use super::progress::OfflineProgress;
 use super::reach::ServerArguments;
 use super::{Answer, write_json};
@@ -144,7 +145,7 @@ fn ask_before(
     // Whoever waited for hours would hear it at the end otherwise.
     ensure!(!output.exists(), "{} exists; one that exists is not touched, name another", output.display());
     let room = client.room()?;
-    let traffic = plan.traffic(client.depth()).offline_of(count.into());
+    let traffic = client.cost_on(Link::LOOPBACK.speed()).for_images(count.into()).offline;
     let crossing = traffic.bytes_up + traffic.bytes_down;
     let needed = PreparedFile::full_bytes(plan, description, count);
     let free = free_bytes(output)?;

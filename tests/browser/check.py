@@ -150,7 +150,10 @@ def a_demo_compares_with_plain():
         assert answered(browser)[0]["class"] == "rocket"
         assert browser.run("return document.getElementById('plain').hidden"), "nobody asked to compare"
         assert "which then sees it" in browser.text("#compare-text")
+        assert "It stays on this device" in browser.text("#pixels-text")
+        assert browser.run("return document.getElementById('file').files[0].name") == "rocket.jpg"
         browser.click("#compare-on")
+        assert "The server gets it, too" in browser.text("#pixels-text")
         answer, _ = answered(browser)
         status = browser.text("#plain-status")
         plain = browser.run("return document.getElementById('plain-answer').dataset.class")
@@ -246,6 +249,17 @@ def another_fingerprint_ends_the_connection(server):
         browser.until("a refusal", lambda: "64 hexadecimal digits" in status())
 
 
+def an_address_where_no_server_is_says_so(server):
+    with Browser() as browser:
+        opened(browser, server)
+        for address in ["ws://127.0.0.1:9/socket", "http://[", "ftp://127.0.0.1/"]:
+            browser.run("document.getElementById('address').value = arguments[0]", address)
+            browser.run("document.getElementById('connection-status').textContent = ''")
+            browser.run("document.getElementById('reconnect').click()")
+            browser.until("words", lambda: "Check its address" in browser.text("#connection-status"))
+            assert browser.run("return document.getElementById('prepare').disabled")
+
+
 def files_that_are_no_images_are_refused(server):
     with Browser(language="de-DE") as browser:
         opened(browser, server)
@@ -334,6 +348,7 @@ def main():
         checks = [
             photographs_get_the_answers_of_the_native_client,
             another_fingerprint_ends_the_connection,
+            an_address_where_no_server_is_says_so,
             files_that_are_no_images_are_refused,
             other_origins_may_not_connect,
             a_phone_and_the_dark_have_room_and_contrast,

@@ -90,6 +90,9 @@ pub fn build(name: &str, side: usize, classes: usize) -> Result<NetworkSpec, Zoo
 }
 
 fn unknown(name: &str) -> ZooError {
+    if Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx")) {
+        return ZooError::Onnx { name: name.to_owned() };
+    }
     let nearest = CATALOG
         .iter()
         .map(|entry| entry.name.split(':').next().unwrap_or(entry.name))
@@ -138,6 +141,16 @@ impl StemForm {
 /// A network the zoo does not have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ZooError {
+    /// A network from elsewhere, which has weights and is not built.
+    #[error(
+        "{name} is an ONNX file, which is frozen as it is: freeze, inspect, verify and bench take it. Training takes a \
+         network of the zoo or TOML; to train an imported one further, replace ReLU layers by identities in the \
+         framework that it came from, and export it again"
+    )]
+    Onnx {
+        /// The file.
+        name: String,
+    },
     /// No such family.
     #[error("there is no network called {name:?}; {}`sordino zoo` lists all", suggestion(nearest.as_deref()))]
     UnknownNetwork {
@@ -351,6 +364,11 @@ mod tests {
         assert!(error.contains("\"mobilenetv2\""), "{error}");
         let error = build("sphinx:c=5", 32, 10).unwrap_err().to_string();
         assert!(error.contains("\"sphynx\""), "{error}");
+        let error = build("mine.onnx", 32, 10).unwrap_err().to_string();
+        assert!(
+            error.starts_with("mine.onnx is an ONNX file") && error.contains("export it again"),
+            "{error}"
+        );
         let error = build("foo", 32, 10).unwrap_err().to_string();
         assert_eq!(error, "there is no network called \"foo\"; `sordino zoo` lists all");
     }

@@ -31,20 +31,34 @@ impl Imported {
     }
 
     /// What is taken for granted about pixels where nobody said.
-    pub fn pixel_note(&self, given: &Given) -> Option<&'static str> {
+    pub fn pixel_note(&self, given: &Given) -> Option<String> {
         if given.is_complete() {
             return None;
         }
-        Some(match &self.normalization {
-            None => {
-                "pixels are normalized with the usual mean and deviation of CIFAR; name the mean and the deviation that \
-                 your network was trained with"
+        if let Some(own) = &self.normalization {
+            let largest = if own.takes_bytes() { 255 } else { 1 };
+            return Some(format!(
+                "the network normalizes its pixels itself and is taken to expect them from 0 to {largest}"
+            ));
+        }
+        let (missing, numbers) = match (&given.mean, &given.deviation) {
+            (None, Some(_)) => ("mean", "0.5"),
+            (Some(_), None) => ("deviation", "0.25"),
+            _ => ("mean and deviation", "0.5 and 0.25"),
+        };
+        // As `ImageFormat::usual` has it.
+        let usual = match self.network.input().channels {
+            3 => format!("the usual {missing} of CIFAR"),
+            channels => {
+                let plural = if channels == 1 { "" } else { "s" };
+                format!(
+                    "{numbers} as {missing}, for want of usual ones for images of {channels} channel{plural}"
+                )
             }
-            Some(own) if own.takes_bytes() => {
-                "the network normalizes its pixels itself and is taken to expect them from 0 to 255"
-            }
-            Some(_) => "the network normalizes its pixels itself and is taken to expect them from 0 to 1",
-        })
+        };
+        Some(format!(
+            "pixels are normalized with {usual}; name the {missing} that your network was trained with"
+        ))
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use network::freeze::{FreezeOptions, freeze};
-use network::image::Image;
+use network::image::{Image, Normalization};
 use network::inference_model::ImageFormat;
 use network::reference::{self, float};
 use network::walk::Network;
@@ -120,6 +120,30 @@ fn notes_and_normalization_come_where_they_should() {
             assert!(imported.normalization.is_some(), "{}", case.name);
         }
     }
+}
+
+#[test]
+fn what_is_taken_for_granted_about_pixels_is_what_is_done() {
+    let note = |name: &str, mean: Option<Vec<f32>>, deviation: Option<Vec<f32>>| {
+        let case = cases().into_iter().find(|case| case.name == name).unwrap();
+        case.imported.unwrap().pixel_note(&Normalization { mean, deviation }).unwrap_or_default()
+    };
+    let usual = |missing: &str| {
+        format!(
+            "pixels are normalized with the usual {missing} of CIFAR; name the {missing} that your network was trained with"
+        )
+    };
+    assert_eq!(note("conv", None, None), usual("mean and deviation"));
+    assert_eq!(note("conv", Some(vec![0.5; 3]), None), usual("deviation"));
+    assert_eq!(note("conv", None, Some(vec![0.5; 3])), usual("mean"));
+    assert_eq!(note("conv", Some(vec![0.5; 3]), Some(vec![0.5; 3])), "");
+    // No channel of CIFAR's stands for the only one of a gray picture.
+    let gray = note("one-channel", None, None);
+    assert!(
+        gray.contains("0.5 and 0.25 as mean and deviation, for want of usual ones for images of 1 channel;"),
+        "{gray}"
+    );
+    assert!(note("torch-normalized-script", None, None).contains("expect them from 0 to 1"));
 }
 
 /// Frozen on random images, the integers say what the floats say, within what rounding allows.

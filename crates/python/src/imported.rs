@@ -61,7 +61,7 @@ impl Imported {
     /// What a user should know about how the file was read.
     fn notes(&self, mean: Option<Vec<f32>>, deviation: Option<Vec<f32>>) -> Vec<String> {
         let note = self.imported.pixel_note(&Normalization { mean, deviation });
-        self.imported.notes.iter().cloned().chain(note.map(str::to_owned)).collect()
+        self.imported.notes.iter().cloned().chain(note).collect()
     }
 
     /// Freezes it on the images of these bytes, or on random ones: the model, and a report as JSON.

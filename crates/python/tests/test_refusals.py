@@ -26,7 +26,8 @@ def head(*layers):
 
 
 def test_unsupported_layers_are_named():
-    refused(head(torch.nn.GELU()), "Erf", "ReLU")
+    message = refused(head(torch.nn.GELU()), "the module Sequential is not usable", "Erf", "ReLU")
+    assert "network.onnx" not in message, message
     refused(head(torch.nn.SiLU()), "Sigmoid")
     refused(head(torch.nn.Upsample(scale_factor=2)), "Resize")
 
@@ -38,6 +39,14 @@ def test_what_is_no_network():
 
 def test_a_module_that_takes_other_images():
     refused(head(), "PyTorch cannot export the module for an image of 1x32x32", images=np.zeros((2, 1, 32, 32), np.uint8))
+
+
+def test_a_module_that_takes_something_else():
+    class TwoInputs(torch.nn.Module):
+        def forward(self, image, other):
+            return image + other
+
+    refused(TwoInputs(), "PyTorch cannot export the module", "other")
 
 
 def test_a_file_that_is_none(tmp_path):

@@ -150,6 +150,17 @@ fn flags_that_do_not_fit_are_refused_with_what_to_do() {
     let other = trial.path("other.onnx");
     std::fs::write(&other, b"hello").unwrap();
     assert!(refusal(&["inspect", &other]).contains("other.onnx is not usable"));
-    let output = sordino(&["inspect", &model]);
-    assert!(String::from_utf8(output.stderr).unwrap().contains("note: pixels are normalized with the usual"));
+    // What is taken for granted about pixels concerns who freezes; who only counts layers is not bothered.
+    let notes = |arguments: &[&str]| String::from_utf8(sordino(arguments).stderr).unwrap();
+    assert_eq!(notes(&["inspect", &model]), "");
+    let both = notes(&["freeze", &model, "-o", &frozen]);
+    assert!(
+        both.contains("note: pixels are normalized with the usual mean and deviation of CIFAR"),
+        "{both}"
+    );
+    let one = notes(&["freeze", &model, "-o", &frozen, "--mean", "0.5,0.5,0.5"]);
+    assert!(one.contains("the usual deviation of CIFAR") && one.contains("(--mean, --deviation)"), "{one}");
+    assert!(
+        refusal(&["serve", &model, "--state", &trial.path("state")]).contains("`sordino freeze` makes one")
+    );
 }

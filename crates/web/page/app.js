@@ -158,8 +158,8 @@ async function connect() {
   forgetPlain();
   enable();
   say("connection-status", "connecting");
-  const url = new URL(part("address").value, location.href);
-  url.protocol = url.protocol.replace("http", "ws");
+  const url = socketAddress(part("address").value);
+  if (!url) return disconnect("unreachable", "");
   const opened = new Link(url.href);
   link = opened;
   const isNear = ["localhost", "127.0.0.1", "[::1]"].includes(url.hostname);
@@ -167,13 +167,23 @@ async function connect() {
   try {
     model = await opened.ask(CONNECT, new TextEncoder().encode(JSON.stringify(wanted)).buffer);
   } catch (error) {
-    if (link === opened) disconnect(error.kind, error.text);
+    // What was never there is not lost.
+    if (link === opened) disconnect(error.kind === "connection" ? "unreachable" : error.kind, error.text);
     return;
   }
   const { offline_bytes: offline, online_bytes: online } = model;
   say("connection-status", "connected", { offline: () => bytes(offline), online: () => bytes(online) });
   enable();
   if (file) await look();
+}
+
+// Where a WebSocket can go, or null.
+function socketAddress(text) {
+  const address = text.trim();
+  if (!URL.canParse(address, location.href)) return null;
+  const url = new URL(address, location.href);
+  url.protocol = url.protocol.replace("http", "ws");
+  return ["ws:", "wss:"].includes(url.protocol) ? url : null;
 }
 
 // ---- the picture
@@ -222,10 +232,15 @@ function capture(source, width, height) {
 }
 
 function draw(seen) {
-  const [, height, width] = seen.shape;
   paint(part("pixels"), seen);
   part("seen").hidden = false;
-  say("pixels-text", "seen", { width, height });
+  sayWhoSees();
+}
+
+function sayWhoSees() {
+  if (!looked) return;
+  const [, height, width] = looked.shape;
+  say("pixels-text", comparesWithPlain() ? "seenInPlain" : "seen", { width, height });
   part("pixels").setAttribute("aria-label", part("pixels-text").textContent);
 }
 
@@ -266,6 +281,7 @@ async function shoot() {
   const video = part("video");
   const picture = await capture(video, video.videoWidth, video.videoHeight);
   closeCamera();
+  part("file").value = "";
   await take(picture);
 }
 
@@ -414,6 +430,7 @@ function listen() {
   part("camera").onclick = openCamera;
   part("shoot").onclick = shoot;
   part("cancel").onclick = closeCamera;
+  part("compare-on").onchange = sayWhoSees;
   listenToTabs();
   const drop = part("drop");
   // A picture that misses the field must not replace the page.
@@ -424,7 +441,10 @@ function listen() {
   drop.ondrop = (event) => {
     event.preventDefault();
     drop.classList.remove("over");
-    if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]);
+    if (!event.dataTransfer.files[0]) return;
+    // The field names the picture that is shown.
+    part("file").files = event.dataTransfer.files;
+    take(event.dataTransfer.files[0]);
   };
 }
 

@@ -65,6 +65,8 @@ function offerPlain() {
   forgetPlain();
 }
 
+const comparesWithPlain = () => Boolean(settings.plain) && part("compare-on").checked;
+
 function forgetPlain() {
   part("plain").hidden = true;
   part("plain-answer").replaceChildren();
@@ -72,7 +74,7 @@ function forgetPlain() {
 
 // Shows the server the picture. Only who pressed the switch gets here.
 async function comparePlain(pixels, privateLogits) {
-  if (!settings.plain || !part("compare-on").checked) return;
+  if (!comparesWithPlain()) return;
   part("plain").hidden = false;
   const start = performance.now();
   try {

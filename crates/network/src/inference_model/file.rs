@@ -267,7 +267,7 @@ pub enum ModelFileError {
         came: usize,
     },
     /// The bytes begin with something else.
-    #[error("this is no {expected}: it begins with {came:?} instead of {magic:?}")]
+    #[error("this is no {expected}: it begins with {came:?} instead of {magic:?}{}", makes(expected))]
     Magic {
         /// A model or an outline.
         expected: &'static str,
@@ -315,6 +315,11 @@ pub enum ModelFileError {
     /// The contents make no sense.
     #[error(transparent)]
     Model(#[from] ModelError),
+}
+
+/// Where a file of this kind comes from, if a user makes it.
+fn makes(expected: &str) -> &'static str {
+    if expected == "model" { "; `sordino freeze` makes one of a network" } else { "" }
 }
 
 #[cfg(test)]

@@ -69,6 +69,8 @@ class Client:
 
     def prepare(self, count: int = 1) -> None:
         """Does the offline work for so many images, before there are any."""
+        if count < 0:
+            raise _native.SessionError(f"{count} images cannot be prepared for; expected 0 or more")
         self._native.prepare(count)
 
     def classify(self, images: Any) -> Any:

@@ -109,7 +109,11 @@ def _read(network: Any, shape: _images.Shape | None, name: str | None) -> _nativ
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "network.onnx"
         _export(network, shape, path)
-        return _native.Imported.read(str(path), name or type(network).__name__, None)
+        try:
+            return _native.Imported.read(str(path), name or type(network).__name__, None)
+        except _native.ModelError as error:
+            # Nobody knows the file, which is gone already.
+            raise _native.ModelError(str(error).replace(str(path), f"the module {type(network).__name__}")) from None
 
 
 def _export(module: Any, shape: _images.Shape, path: pathlib.Path) -> None:
@@ -125,6 +129,6 @@ def _export(module: Any, shape: _images.Shape, path: pathlib.Path) -> None:
         warnings.simplefilter("ignore")
         try:
             torch.onnx.export(ready, (image,), str(path), opset_version=OPSET, dynamo=False)
-        except (RuntimeError, torch.onnx.OnnxExporterError) as error:
+        except Exception as error:  # The module's own code runs here, and raises what it likes.
             size = "x".join(map(str, shape))
             raise _native.ModelError(f"PyTorch cannot export the module for an image of {size}: {error}") from error

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
 use network::spec::NetworkSpec;
-use network::zoo;
+use network::zoo::{self, ZooError};
 
 use super::model::is_onnx_file;
 
@@ -58,12 +58,7 @@ impl NetworkArguments {
         let classes = self.classes.or(named_classes);
         let path = Path::new(&self.network);
         if is_onnx_file(path) {
-            bail!(
-                "{} is an ONNX file, which is frozen as it is: freeze, inspect, verify and bench take it. Training takes a \
-                 network of the zoo or TOML; to train an imported one further, replace ReLU layers by identities in the \
-                 framework that it came from, and export it again",
-                path.display()
-            );
+            return Err(ZooError::Onnx { name: self.network.clone() }.into());
         }
         if !(zoo::names_file(&self.network) || path.is_file()) {
             let (usual_side, usual_classes) = usual_size(&self.network);

@@ -126,7 +126,7 @@ fn refusals_say_what_was_expected_and_what_came() {
     };
     assert_eq!(
         InferenceModel::from_bytes(&model.outline().to_bytes()).unwrap_err().to_string(),
-        "this is no model: it begins with \"SRDNOUTL\" instead of \"SRDNMODL\""
+        "this is no model: it begins with \"SRDNOUTL\" instead of \"SRDNMODL\"; `sordino freeze` makes one of a network"
     );
     assert_eq!(altered(8, &[3]), "version 3 is unknown; this build reads versions 1 and 2");
     let mut outline = model.outline().to_bytes();

@@ -30,10 +30,8 @@ impl ModelArguments {
         }
         self.refuse_for_onnx(path)?;
         let options = ImportOptions { name: None, side: self.network.side() };
-        let mut imported =
+        let imported =
             onnx::import_file(path, &options).with_context(|| format!("{} is not usable", path.display()))?;
-        let normalization = self.normalization();
-        imported.notes.extend(imported.pixel_note(&normalization).map(str::to_owned));
         for note in &imported.notes {
             eprintln!("note: {note}");
         }
@@ -69,7 +67,11 @@ impl ModelArguments {
             None => (0..super::CALIBRATION_IMAGES).map(|number| Image::random(input, number)).collect(),
         };
         let class_names = self.read_class_names()?;
-        let image = Some(imported.image_format(&self.normalization())?);
+        let normalization = self.normalization();
+        let image = Some(imported.image_format(&normalization)?);
+        if let Some(note) = imported.pixel_note(&normalization) {
+            eprintln!("note: {note} (--mean, --deviation)");
+        }
         let options = FreezeOptions { class_names, image, ..self.freeze_options()? };
         Ok(freeze(network, network.weights(), mask.as_ref(), &images, &options)?)
     }

@@ -102,7 +102,7 @@ fn look(job: &Job, claims: &mut Claims) -> anyhow::Result<Row> {
             row.state = State::Stopped;
         }
         let left = f64::from(epochs.saturating_sub(epoch));
-        row.seconds_left = (row.state == State::Running).then_some(seconds * left);
+        row.seconds_left = seconds.filter(|_| row.state == State::Running).map(|seconds| seconds * left);
         (row.part, row.epoch, row.epochs) = (Some(part), Some(epoch), Some(epochs));
     }
     Ok(row)
@@ -128,14 +128,14 @@ fn newest_log(folder: &Path) -> Option<PathBuf> {
     dated.into_iter().max().map(|(_, path)| path)
 }
 
-/// Part, epochs done, epochs in all, seconds of the last epoch.
-fn progress(path: &Path) -> Option<(String, u32, u32, f64)> {
+/// Part, epochs done, epochs in all, seconds of the last epoch where one has ended.
+fn progress(path: &Path) -> Option<(String, u32, u32, Option<f64>)> {
     let part = path.parent()?.file_name()?.to_string_lossy().into_owned();
-    let (mut epoch, mut epochs, mut seconds) = (0, None, 0.0);
+    let (mut epoch, mut epochs, mut seconds) = (0, None, None);
     for event in log::read(path).ok()? {
         match event {
             Event::Start(start) => (epoch, epochs) = (start.resumed_after, Some(start.epochs)),
-            Event::Epoch(ended) => (epoch, seconds) = (ended.epoch, ended.seconds),
+            Event::Epoch(ended) => (epoch, seconds) = (ended.epoch, Some(ended.seconds)),
             Event::End(_) => {}
         }
     }
@@ -175,4 +175,22 @@ fn write_table(rows: &[Row], out: &mut dyn Write) -> anyhow::Result<()> {
         count(State::Failed)
     )?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn before_the_first_epoch_has_ended_nobody_knows_how_long_it_takes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(log::FILE);
+        let start =
+            r#"{"event":"start","title":"t","network":"n","relus":9,"parameters":9,"data":"d","images":8,
+            "epochs":3,"seed":1,"device":"cpu","resumed_after":0,"deterministic":true}"#
+                .replace('\n', "");
+        std::fs::write(&path, format!("{start}\n")).unwrap();
+        let (_, epoch, epochs, seconds) = progress(&path).unwrap();
+        assert_eq!((epoch, epochs, seconds), (0, 3, None));
+    }
 }

@@ -18,7 +18,7 @@ pub fn own_teacher(recipe: &Recipe) -> Option<Recipe> {
             teacher.network = NetworkSection::named(&section.teacher_network);
         }
         // What fine-tunes a network is too slow to train one.
-        OptimizeSection::Snl(_) | OptimizeSection::Senet(_) => {
+        OptimizeSection::Snl(_) | OptimizeSection::Senet(_) | OptimizeSection::L1Pruning(_) => {
             teacher.training.schedule = Schedule::default()
         }
         OptimizeSection::DeepReduce(_) | OptimizeSection::DeepReshape(_) | OptimizeSection::Sphynx(_) => {}

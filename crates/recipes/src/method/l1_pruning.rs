@@ -148,8 +148,8 @@ impl Pruning {
         self.others + each.map(|(count, channels)| *count as u64 * channels.relus_per_channel).sum::<u64>()
     }
 
-    /// Channels that stay where every layer loses the same part: the largest part that the budget allows, rounded down, and one
-    /// channel more wherever there is still room, first where rounding took most.
+    /// Channels that stay where every layer loses the same part: the largest part that the budget allows, rounded down. What is
+    /// left of the budget is given out channel by channel, first where rounding took most.
     pub fn counts(&self) -> Vec<usize> {
         let exact = |part: f64| self.prunable.iter().map(move |channels| part * channels.channels as f64);
         let rounded = |part: f64| -> Vec<usize> {
@@ -170,11 +170,17 @@ impl Pruning {
             exact(exceeds).zip(&counts).map(|(exact, count)| exact - *count as f64).collect();
         let mut order: Vec<usize> = (0..counts.len()).collect();
         order.sort_by(|one, other| lost[*other].total_cmp(&lost[*one]).then(one.cmp(other)));
-        for index in order {
-            let has_room = self.relus(&counts) + self.prunable[index].relus_per_channel <= self.budget;
-            counts[index] += usize::from(has_room && counts[index] < self.prunable[index].channels);
+        loop {
+            let before = counts.clone();
+            for index in &order {
+                let channels = &self.prunable[*index];
+                let has_room = self.relus(&counts) + channels.relus_per_channel <= self.budget;
+                counts[*index] += usize::from(has_room && counts[*index] < channels.channels);
+            }
+            if counts == before {
+                return counts;
+            }
         }
-        counts
     }
 
     /// Which channels stay, in order, by the norms of their filters. Of equals the earlier one stays.

@@ -149,7 +149,7 @@ fn every_layer_loses_the_same_part_and_the_rest_is_filled() {
     assert_eq!(by_hand(148).counts(), [4, 8]);
     assert_eq!(by_hand(124).counts(), [2, 4]);
     // Five eighths of each take 125; what is left is too little for the first layer.
-    assert_eq!(by_hand(133).counts(), [2, 6]);
+    assert_eq!(by_hand(127).counts(), [2, 7]);
     assert_eq!(by_hand(135).counts(), [3, 5]);
     assert_eq!(by_hand(111).counts(), [1, 1]);
     for budget in 111..=148 {
@@ -238,7 +238,7 @@ fn a_plan_has_the_counts_of_its_spec() {
     assert!(thinned.cost.relus <= 50_000 && thinned.cost.relus > 49_900, "{}", thinned.cost.relus);
     assert!(thinned.title.starts_with("resnet18 (thin 1+2+3+4, 8 layers pruned to"), "{}", thinned.title);
     let vgg = plan("name = \"vgg16\"", "budget = \"25%\"");
-    assert!(vgg.cost.relus > 71_000, "{}", vgg.cost.relus);
+    assert!(vgg.cost.relus <= 71_168 && vgg.cost.relus > 71_164, "{}", vgg.cost.relus);
     let all = plan("name = \"resnet18\"", "budget = 557056");
     assert_eq!((all.title.as_str(), all.cost.relus), ("resnet18", 557_056));
 }

@@ -70,6 +70,11 @@ impl L1PruningSection {
         Self { budget, start: None, ranking: Ranking::default(), stream: false, distill: true }
     }
 
+    /// Whether a teacher is needed: to teach, or to have its own filters pruned.
+    pub fn needs_teacher(&self) -> bool {
+        self.distill || self.start.is_none()
+    }
+
     /// The network that is left where every layer loses the same part; nothing where the weights decide.
     ///
     /// # Errors

@@ -63,24 +63,16 @@ impl Job<'_> {
         watch: &mut dyn OptimizeWatch,
     ) -> Result<Found, OptimizeRunError> {
         let budget = section.budget.resolve(self.spec.name(), self.baseline())?;
-        if let Some(path) = &section.start {
-            // Found out before a teacher is trained.
-            self.beginning(path, false, images)?;
-        }
+        self.check_start(section.start.as_deref(), images)?;
         // The teacher's own filters are pruned where there is no start.
-        let teacher = match &section.start {
-            Some(_) if !section.distill => None,
-            _ => Some(self.teacher(watch)?),
-        };
+        let teacher = section.needs_teacher().then(|| self.teacher(watch)).transpose()?;
         let pruned = self.options.folder.join("pruned");
         if !pruned.join(PRUNED).is_file() {
             let before = Cost::of(&self.spec).counts();
             watch.part(&format!("pruning: {} from {before} to {budget}", self.spec.name()));
-            let network = match (&section.start, &teacher) {
-                (Some(start), _) => self.beginning(start, false, images)?,
-                (None, Some(teacher)) => self.beginning(teacher, true, images)?,
-                (None, None) => unreachable!("one of them is there"),
-            };
+            let start = section.start.as_deref();
+            let beginning = start.or(teacher.as_deref()).expect("without a start there is a teacher");
+            let network = self.started(start, beginning, images)?;
             self.prune(section, budget, &network, images, &pruned)?;
         }
         let figures: PruningFigures = read_json(&pruned.join(PRUNED))?;

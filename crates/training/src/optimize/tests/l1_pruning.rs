@@ -77,16 +77,14 @@ fn pruning_meets_its_budget_keeps_the_accuracy_and_goes_on_to_the_same_bits() {
         assert_eq!(all[..count], kept);
     }
 
-    // Stopped twice in the fine-tuning, the same comes out, to the bit.
+    // Stopped in the middle of the fine-tuning, the same comes out, to the bit.
     let cut = tempfile::tempdir().unwrap();
-    for after in [1, 2] {
-        let mut watch = Stopping { inner: Silent::default(), after };
-        let error = optimize(&recipe, &options(cut.path()), &mut watch).unwrap_err();
-        assert!(error.is_stop(), "{error}");
-    }
+    let mut watch = Stopping { inner: Silent::default(), after: 1 };
+    let error = optimize(&recipe, &options(cut.path()), &mut watch).unwrap_err();
+    assert!(error.is_stop(), "{error}");
     let mut watch = Silent::default();
     let again = optimize(&recipe, &options(cut.path()), &mut watch).unwrap();
-    assert!(watch.epochs < 4, "{} epochs", watch.epochs);
+    assert!((1..4).contains(&watch.epochs), "{} epochs", watch.epochs);
     assert_eq!(weights(Path::new(&again.records[0].checkpoint)).digest(), checkpoint.digest());
     assert_eq!(again.records[0].float_accuracy, record.float_accuracy);
 }

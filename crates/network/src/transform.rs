@@ -116,8 +116,8 @@ pub enum TransformError {
         /// The stage.
         stage: usize,
     },
-    /// A convolution whose channels must stay.
-    #[error("{name} of {network} cannot lose channels; those that can are {known}")]
+    /// A name that no channels have which could go.
+    #[error("{network} has no channels called {name} that could go; those that could are {known}")]
     NotPrunable {
         /// The network.
         network: String,

@@ -6,6 +6,7 @@
 //! | thin | [`thin_stage`] | DeepReDuce 3.2: every other ReLU layer of a stage goes |
 //! | reshape | [`scale_channels`], [`scale_resolution`], [`keep_first_block`] | DeepReDuce 3.3, Tables 4 and 5 |
 //! | reuse | [`reuse_relus`] | DeepReShape 4 and appendix G: ReLUs on a fraction of the channels |
+//! | prune | [`keep_channels`] | Li and others 2017: fewer filters, so fewer channels and ReLUs |
 //! | regroup | [`regroup_signs`] | ours: other channels share signs |
 //! | several of these, in order | [`Reduction`] | all of the above |
 //! | the whole pipeline | [`deepreduce_networks`] | DeepReDuce 3.5: 5(D-1) networks |
@@ -14,6 +15,7 @@
 
 mod deepreduce;
 mod drop;
+mod prune;
 mod reduction;
 mod regroup;
 mod reshape;
@@ -24,6 +26,7 @@ use crate::walk::{Place, StageIndex};
 
 pub use deepreduce::{Candidate, Enumeration, deepreduce_networks};
 pub use drop::{ThinChoice, cull_stage, drop_stem_relus, thin_stage};
+pub use prune::{PrunableChannels, keep_channels, prunable_channels};
 pub use reduction::{Reduction, StemRule};
 pub use regroup::{regroup_signs, shared_signs};
 pub use reshape::{keep_first_block, scale_channels, scale_resolution};
@@ -113,6 +116,26 @@ pub enum TransformError {
         /// The stage.
         stage: usize,
     },
+    /// A name that no channels have which could go.
+    #[error("{network} has no channels called {name} that could go; those that could are {known}")]
+    NotPrunable {
+        /// The network.
+        network: String,
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// More channels than there are, or none.
+    #[error("{name} has {channels} channels and cannot keep {kept}; expected 1 to {channels}")]
+    KeptChannels {
+        /// The convolution.
+        name: String,
+        /// How many it has.
+        channels: usize,
+        /// How many should stay.
+        kept: usize,
+    },
     /// A criticality order for another network.
     #[error("the criticality order names {named} stages, {network} has {stages}")]
     Order {
@@ -161,6 +184,16 @@ fn visit(list: &mut [Layer], visitor: &mut impl FnMut(&mut Layer)) {
             visit(nested, visitor);
         }
     }
+}
+
+/// Visits every layer of a draft in the order in which the walk meets them.
+fn visit_all(draft: &mut Draft, visitor: &mut impl FnMut(&mut Layer)) {
+    visit(&mut draft.stem.layers, visitor);
+    visit(&mut draft.stem.second, visitor);
+    for block in draft.stages.iter_mut().flat_map(|stage| &mut stage.blocks) {
+        lists_mut(block).into_iter().for_each(|list| visit(list, visitor));
+    }
+    visit(&mut draft.head, visitor);
 }
 
 fn checked(draft: Draft) -> Result<NetworkSpec, TransformError> {

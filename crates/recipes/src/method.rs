@@ -1,4 +1,4 @@
-//! Fewer comparisons for the accuracy: what the papers' methods, SENet and shared signs do for a network, data and a budget.
+//! Fewer comparisons for the accuracy: what the papers' methods, SENet, filter pruning and shared signs do for a network, data and a budget.
 //!
 //! ```text
 //! candidates    DeepReDuce: criticality by training; cull, thin, reshape (section 3)
@@ -7,6 +7,7 @@
 //! settle        SNL: from keep scores to an exact mask
 //! hybrenet      DeepReShape: HybReNets for a budget, ReLU-reuse below (section 4, Algorithm 2)
 //! senet         SENet: ReLUs for each layer by its sensitivity
+//! l1_pruning    filters with the smallest norms go, with their channels
 //! sphynx        Sphynx: cells and locations by search (section 4)
 //! shared_signs  ours: widths, signs and values a sign for a budget of comparisons
 //! grouping      which channels share a sign
@@ -26,6 +27,7 @@ pub mod candidates;
 mod grouping;
 pub mod hybrenet;
 mod jobs;
+pub mod l1_pruning;
 mod penalty;
 mod planned;
 mod preview;
@@ -103,6 +105,31 @@ pub enum OptimizeError {
     /// Parts of layers that are another network's.
     #[error(transparent)]
     Allocation(#[from] senet::AllocationError),
+    /// No filter that could go.
+    #[error(
+        "{network} has no convolution with ReLUs behind it that only further layers read, so no filter can go{hint}"
+    )]
+    NothingToPrune {
+        /// The network.
+        network: String,
+        /// What else could be tried.
+        hint: l1_pruning::StreamHint,
+    },
+    /// A budget below what pruning can reach.
+    #[error(
+        "pruning filters leaves {network} at least {least} ReLUs, more than the budget of {budget}: the others stand behind \
+         additions or hidden layers, and every layer keeps a channel; give {least} or more{hint}"
+    )]
+    PrunedTooFar {
+        /// The network.
+        network: String,
+        /// What was asked for.
+        budget: u64,
+        /// What can be reached.
+        least: u64,
+        /// What else could be tried.
+        hint: l1_pruning::StreamHint,
+    },
     /// A method for single ReLUs on shared signs.
     #[error(
         "{method} takes ReLUs one by one, and {network} shares signs; use `snl` for it, or another network"

@@ -1,7 +1,7 @@
 //! Recipes that come with the product and that others begin with: files of the folder `recipes/`, linked to from here.
 
 /// The texts of [`text`] by their names.
-const OURS: [(&str, &str); 12] = {
+const OURS: [(&str, &str); 13] = {
     macro_rules! files {
         ($($name:literal)*) => { [$(($name, include_str!(concat!("ours/", $name, ".toml")))),*] };
     }
@@ -10,6 +10,7 @@ const OURS: [(&str, &str); 12] = {
         "deepreduce-resnet18-cifar100"
         "deepreshape-hybrenet-cifar100"
         "hybrenet-163k-cifar100"
+        "l1-pruning-resnet18-400k"
         "senet-resnet18-50k"
         "shared-signs-26k-cifar100"
         "snl-baseline-cifar100"

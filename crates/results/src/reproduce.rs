@@ -235,10 +235,11 @@ mod tests {
                     run.recipe,
                     "{what}"
                 );
-                if let (Some(recipes::method::OptimizeSection::Snl(_)), Some((_, teacher))) =
+                use recipes::method::OptimizeSection::{L1Pruning, Snl};
+                if let (Some(Snl(_) | L1Pruning(_)), Some((_, teacher))) =
                     (&run.recipe.optimize, &run.teacher)
                 {
-                    // The search begins with the teacher's weights.
+                    // It begins with the teacher's weights.
                     assert_eq!(teacher.network.name, run.recipe.network.name, "{what}");
                 }
                 let Some(printed) = &run.row.relus else { continue };
@@ -265,10 +266,13 @@ mod tests {
             has(&format!("deepreduce-figure-{figure}"));
             has(&format!("deepreshape-figure-{figure}"));
         }
-        for name in ["table-2", "table-3", "table-5", "table-6", "figure-4", "figure-5"] {
+        for name in ["figure-3-deepreduce", "figure-3-snl", "figure-20-snl", "figure-20-tiny"] {
+            has(&format!("deepreshape-{name}"));
+        }
+        for name in ["table-2", "table-3", "table-5", "table-6", "figure-3-pruning", "figure-4", "figure-5"] {
             has(&format!("snl-{name}"));
         }
-        for table in [4, 5, 8, 9, 10, 11, 12, 14] {
+        for table in [2, 3, 4, 5, 8, 9, 10, 11, 12, 14, 16] {
             has(&format!("deepreshape-table-{table}"));
         }
         for table in [2, 3, 4, 9, 10, 12, 13, 14, 15] {

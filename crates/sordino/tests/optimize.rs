@@ -33,6 +33,8 @@ fn what_cannot_be_done_is_refused_with_what_to_do() {
     assert!(text.contains("4864 ReLUs"), "{text}");
     let text = optimize("snl", &["--budget", "25%", "--teacher", "/nowhere/run"]);
     assert!(text.contains("no teacher at /nowhere/run") && text.contains("sordino train"), "{text}");
+    let text = optimize("l1-pruning", &["--budget", "50%"]);
+    assert!(text.contains("at least 3284 ReLUs") && text.contains("--stream"), "{text}");
     let text = optimize("snl", &["--budget", "lots"]);
     assert!(text.contains("25%"), "{text}");
     let text = optimize("snl", &[]);
@@ -52,6 +54,13 @@ fn a_plan_needs_no_trainer() {
     assert!(text.contains("S1 alone") && text.contains("S4 alone"), "{text}");
     let text = plan(&["snl", "--network", "resnet10:m=4", "--budget", "25%"]);
     assert!(text.contains("from 4,864 ReLUs to 1,216"), "{text}");
+    let text = plan(&["l1-pruning", "--network", "resnet10:m=4", "--budget", "80%"]);
+    assert!(
+        text.contains("resnet10:m=4 (4 layers pruned to 29 channels)") && text.contains("3,888"),
+        "{text}"
+    );
+    let text = plan(&["l1-pruning", "--network", "resnet10:m=4", "--budget", "80%", "--ranking", "network"]);
+    assert!(text.contains("from 4,864 ReLUs to 3,891 or a little fewer"), "{text}");
 }
 
 #[test]
@@ -131,12 +140,12 @@ fn a_run_that_fails_does_not_keep_a_sweep_from_the_others() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Optimizes a small network to a quarter of its ReLUs and freezes it; the model file and its ReLUs.
+/// Optimizes a small network to a part of its ReLUs and freezes it; the model file and its ReLUs.
 #[cfg(feature = "training")]
-fn optimized(method: &str, more: &[&str], out: &str) -> (String, u64) {
+fn optimized(method: &str, part: &str, more: &[&str], out: &str) -> (String, u64) {
     let json =
         |arguments: &[&str]| -> serde_json::Value { serde_json::from_str(&answer(arguments)).unwrap() };
-    let fixed = ["--network", "resnet10:m=2", "--budget", "25%", "--data", "synthetic", "--epochs", "2"];
+    let fixed = ["--network", "resnet10:m=2", "--budget", part, "--data", "synthetic", "--epochs", "2"];
     let machine = ["--device", "cpu", "--threads", "1", "--out", out, "--json"];
     let found = json(&[&["optimize", method], fixed.as_slice(), more, &machine].concat());
     let record = &found["records"][0];
@@ -155,18 +164,23 @@ fn optimized_networks_run_in_private_as_their_references() {
     let _ = std::fs::remove_dir_all(&folder);
     // The first one trains the teacher of all.
     let teacher = folder.join("snl-0").join("teacher").to_str().unwrap().to_owned();
-    let methods: [(&str, &[&str], bool); 5] = [
-        ("snl", &["--search-epochs", "3"], true),
-        ("snl", &["--search-epochs", "3", "--channels", "--teacher", &teacher], false),
-        ("senet", &["--search-epochs", "1", "--teacher", &teacher], true),
-        ("deepreduce", &["--probe-epochs", "1", "--teacher", &teacher], false),
-        ("deepreshape", &["--keep-network", "--teacher", &teacher], false),
+    // With the most ReLUs that may be left. Masks meet the budget exactly, pixel by pixel; the others come as near as their
+    // channels or stages allow.
+    let teacher = ["--teacher", &teacher];
+    let with_teacher = |more: &[&'static str]| -> Vec<&str> { [more, &teacher].concat() };
+    let methods = [
+        ("snl", "25%", vec!["--search-epochs", "3"], 608..=608),
+        ("snl", "25%", with_teacher(&["--search-epochs", "3", "--channels"]), 1..=608),
+        ("senet", "25%", with_teacher(&["--search-epochs", "1"]), 608..=608),
+        ("deepreduce", "25%", with_teacher(&["--probe-epochs", "1"]), 1..=608),
+        ("deepreshape", "25%", with_teacher(&["--keep-network"]), 1..=608),
+        ("l1-pruning", "75%", with_teacher(&["--no-distillation"]), 1812..=1824),
+        ("l1-pruning", "50%", with_teacher(&["--stream", "--ranking", "network"]), 936..=1216),
     ];
-    for (index, (method, more, is_exact)) in methods.into_iter().enumerate() {
+    for (index, (method, part, more, expected)) in methods.into_iter().enumerate() {
         let out = folder.join(format!("{method}-{index}"));
-        let (model, relus) = optimized(method, more, out.to_str().unwrap());
-        // Masks meet the budget exactly, pixel by pixel; the others come as near as their channels or stages allow.
-        assert!(relus > 0 && relus <= 608 && (relus == 608 || !is_exact), "{method} {more:?}: {relus}");
+        let (model, relus) = optimized(method, part, &more, out.to_str().unwrap());
+        assert!(expected.contains(&relus), "{method} {more:?}: {relus}");
         let verified = answer(&["verify", &model, "-n", "2", "--json"]);
         let verified: serde_json::Value = serde_json::from_str(&verified).unwrap();
         assert_eq!(verified["matches_reference"], true, "{method}");

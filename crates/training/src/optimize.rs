@@ -5,6 +5,7 @@
 //! OUT/teacher          the full network, where no teacher was given; for shared signs the one that the recipe names
 //! OUT/search           SNL, SENet: checkpoints and `search.jsonl`
 //! OUT/settled          SNL, SENet: the masked network before fine-tuning, `mask.sordino-mask`, `settled.json`
+//! OUT/pruned           l1 pruning: the network without the filters, before fine-tuning, `pruned.json`
 //! OUT/cells            Sphynx: the search of cells, `cells.toml`; `locations`: that of reduce cells
 //! OUT/probe-S1 ...     DeepReDuce: networks with ReLUs in one stage alone; `criticality.json`
 //! OUT/trained ...      the results: runs like any other
@@ -18,6 +19,7 @@ mod deepreduce;
 mod deepreshape;
 mod error;
 mod identity;
+mod l1_pruning;
 mod senet;
 mod shared_signs;
 mod snl;
@@ -117,6 +119,7 @@ pub fn optimize(
         OptimizeSection::DeepReshape(deepreshape) => job.deepreshape(deepreshape, watch),
         OptimizeSection::SharedSigns(signs) => job.shared_signs(signs, &images, watch),
         OptimizeSection::Senet(senet) => job.senet(senet, &images, watch),
+        OptimizeSection::L1Pruning(pruning) => job.l1_pruning(pruning, &images, watch),
         OptimizeSection::Sphynx(sphynx) => job.sphynx(sphynx, &images, watch),
     };
     let found = found.inspect_err(|_| identity::release(&options.folder))?;

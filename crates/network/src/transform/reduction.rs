@@ -1,11 +1,11 @@
 //! Several transforms as one value, applied in the one order that makes sense.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Reuse, ReuseLayout, ReuseScope, ThinChoice, TransformError, cull_stage, drop_stem_relus,
+    Reuse, ReuseLayout, ReuseScope, ThinChoice, TransformError, cull_stage, drop_stem_relus, keep_channels,
     keep_first_block, reuse_relus, scale_channels, scale_resolution, thin_stage,
 };
 use crate::spec::NetworkSpec;
@@ -13,7 +13,8 @@ use crate::walk::StageIndex;
 
 /// What to do to a network so that it has fewer ReLUs; the default does nothing.
 ///
-/// Widths and maps come first, then blocks, then ReLUs, so that reuse divides the channels the network will have.
+/// Widths and maps come first, then blocks, then ReLUs, so that reuse divides the channels the network will have. Pruning
+/// comes last: it names convolutions of what is there then.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reduction {
     /// Factor of the channels ("alpha").
@@ -32,6 +33,8 @@ pub struct Reduction {
     pub stem: StemRule,
     /// ReLUs on a part of the channels alone.
     pub reuse: Option<Reuse>,
+    /// Channels that are left of a convolution, by its name (filter pruning).
+    pub keep_channels: BTreeMap<String, usize>,
 }
 
 /// What becomes of the stem's ReLUs.
@@ -78,6 +81,9 @@ impl Reduction {
         if let Some(reuse) = self.reuse {
             reduced = reuse_relus(&reduced, reuse)?;
         }
+        if !self.keep_channels.is_empty() {
+            reduced = keep_channels(&reduced, &self.keep_channels)?;
+        }
         self.named(reduced)
     }
 
@@ -122,6 +128,10 @@ impl Reduction {
             let scope = if reuse.scope == ReuseScope::All { " all" } else { "" };
             format!("reuse {}{layout}{scope}", reuse.factor)
         }));
+        if !self.keep_channels.is_empty() {
+            let (layers, left) = (self.keep_channels.len(), self.keep_channels.values().sum::<usize>());
+            words.push(format!("{layers} layers pruned to {left} channels"));
+        }
         words
     }
 }
@@ -156,11 +166,14 @@ mod tests {
             thin_choice: ThinChoice::Inner,
             stem: StemRule::Keep,
             reuse: Some(Reuse { factor: 4, layout, scope: ReuseScope::All }),
-            ..plain
+            ..plain.clone()
         };
         let expected = "resnet18 (width 0.5, resolution 0.5, single block 4, cull 1, thin inner 2+3, keep stem, \
                         reuse 4 equal-shortcut all)";
         assert_eq!(name(all), expected);
+        let kept = |stage| (format!("stage{stage}.block1.body.conv1"), 10);
+        let pruned = Reduction { keep_channels: BTreeMap::from([kept(2), kept(3)]), ..plain };
+        assert_eq!(name(pruned), "resnet18 (cull 1, thin 2+3, 2 layers pruned to 20 channels)");
     }
 
     #[test]

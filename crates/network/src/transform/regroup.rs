@@ -1,7 +1,7 @@
 //! Other groups for channels that share signs.
 
-use super::{TransformError, checked, lists_mut, visit};
-use crate::spec::{Draft, Grouping, Layer, NetworkSpec, SharedSigns};
+use super::{TransformError, checked, visit_all};
+use crate::spec::{Grouping, Layer, NetworkSpec, SharedSigns};
 use crate::walk::Operation;
 
 /// Gives every activation with shared signs another grouping, in the order of the walk.
@@ -16,8 +16,10 @@ pub fn regroup_signs(spec: &NetworkSpec, groupings: Vec<Grouping>) -> Result<Net
         return Err(TransformError::Groupings { network, expected, came: groupings.len() });
     }
     let mut groupings = groupings.into_iter();
-    for_each_shared(&mut draft, &mut |signs| {
-        signs.grouping = groupings.next().expect("one for each was counted");
+    visit_all(&mut draft, &mut |layer| {
+        if let Layer::SharedSigns(signs) = layer {
+            signs.grouping = groupings.next().expect("one for each was counted");
+        }
     });
     checked(draft)
 }
@@ -29,21 +31,6 @@ pub fn shared_signs(spec: &NetworkSpec) -> impl Iterator<Item = (&SharedSigns, u
         Operation::SharedSigns { signs, .. } => Some((signs, walk.shape(step.output).channels)),
         _ => None,
     })
-}
-
-/// In the order in which the walk meets them.
-fn for_each_shared(draft: &mut Draft, change: &mut impl FnMut(&mut SharedSigns)) {
-    let mut of_layer = |layer: &mut Layer| {
-        if let Layer::SharedSigns(signs) = layer {
-            change(signs);
-        }
-    };
-    visit(&mut draft.stem.layers, &mut of_layer);
-    visit(&mut draft.stem.second, &mut of_layer);
-    for block in draft.stages.iter_mut().flat_map(|stage| &mut stage.blocks) {
-        lists_mut(block).into_iter().for_each(|list| visit(list, &mut of_layer));
-    }
-    visit(&mut draft.head, &mut of_layer);
 }
 
 #[cfg(test)]

@@ -60,6 +60,7 @@ mod tests {
             thin_choice: ThinChoice::Inner,
             stem: StemRule::Keep,
             reuse: Some(Reuse { scope: ReuseScope::All, ..Reuse::new(4) }),
+            keep_channels: [("stage2.block1.body.conv1".to_owned(), 60)].into(),
         };
         let spec = zoo::build("resnet18", 32, 100).unwrap();
         let plan = PlannedNetwork::new("resnet18", reduction.clone(), &spec).unwrap();

@@ -28,6 +28,15 @@ pub enum Preview {
         /// How many ReLUs stay.
         budget: u64,
     },
+    /// Pruning with a rank over all layers: how many channels each keeps depends on the weights.
+    Ranked {
+        /// The network.
+        network: String,
+        /// What it costs before.
+        before: Cost,
+        /// How many ReLUs may stay.
+        budget: u64,
+    },
     /// DeepReDuce without a given order: these find it; what follows depends on them.
     Probes(Vec<PlannedNetwork>),
     /// These networks.
@@ -57,7 +66,9 @@ pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview,
             must_be_plain(recipe)?;
             return Ok(Preview::Sphynx(sphynx::plan(recipe, section, shape, classes)?));
         }
-        OptimizeSection::Snl(_) | OptimizeSection::Senet(_) => must_have_teacher(recipe)?,
+        OptimizeSection::Snl(_) | OptimizeSection::Senet(_) | OptimizeSection::L1Pruning(_) => {
+            must_have_teacher(recipe)?;
+        }
         OptimizeSection::DeepReduce(_) | OptimizeSection::DeepReshape(_) => {
             must_have_teacher(recipe)?;
             must_be_plain(recipe)?;
@@ -82,6 +93,14 @@ pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview,
             }
             let budget = budget.expect("SENet's section has a budget");
             Ok(Preview::Search { network, before, budget })
+        }
+        OptimizeSection::L1Pruning(pruning) => {
+            must_have_start(pruning.start.as_deref())?;
+            let budget = budget.expect("the section of pruning has a budget");
+            Ok(match pruning.plan(recipe, &spec, budget)? {
+                Some(plan) => Preview::Networks(vec![plan]),
+                None => Preview::Ranked { network: spec.name().to_owned(), before, budget },
+            })
         }
         OptimizeSection::DeepReduce(deepreduce) => {
             let Some(order) = &deepreduce.order else {
@@ -221,6 +240,10 @@ mod tests {
         assert!(text.contains("start from at /nowhere"), "{text}");
         let text = refusal("method = \"senet\"\nbudget = 5000\nratios = [0.5]", "");
         assert!(text.contains("17 layers"), "{text}");
+        let text = refusal("method = \"l1-pruning\"\nbudget = 300000", "");
+        assert!(text.contains("at least 314016 ReLUs") && text.contains("--stream"), "{text}");
+        let text = refusal("method = \"l1-pruning\"\nbudget = 5000\nstart = \"/nowhere\"", "");
+        assert!(text.contains("start from at /nowhere"), "{text}");
         let text = refusal("method = \"deepreshape\"\nbudget = 30000", "thin = [1]");
         assert!(text.contains("remove cull, thin"), "{text}");
         let text = refusal("method = \"shared-signs\"\nbudget = 30000", "");

@@ -1,6 +1,6 @@
 //! What a recipe says about optimizing: the method, its budget, its switches.
 //!
-//! The recipe's `[training]` is the last training: SNL's and SENet's fine-tuning, DeepReDuce's and DeepReShape's training of the
+//! The recipe's `[training]` is the last training: the fine-tuning of SNL, SENet and pruning, DeepReDuce's and DeepReShape's training of the
 //! reduced network, each with the recipe's teacher.
 
 use std::path::PathBuf;
@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use network::spec::MAX_VALUES_PER_SIGN;
 use serde::{Deserialize, Serialize};
 
+use super::l1_pruning::L1PruningSection;
 use super::senet::SenetSection;
 use super::sphynx::SphynxSection;
 use super::{Granularity, GroupingRule, MAX_MOVED, PenaltySchedule, ReluBudget};
@@ -27,6 +28,9 @@ pub enum OptimizeSection {
     SharedSigns(SharedSignsSection),
     /// ReLUs for each layer by its sensitivity.
     Senet(SenetSection),
+    /// Filters with the smallest norms go.
+    #[serde(rename = "l1-pruning")]
+    L1Pruning(L1PruningSection),
     /// Cells and locations by search.
     Sphynx(Box<SphynxSection>),
 }
@@ -40,6 +44,7 @@ impl OptimizeSection {
             Self::DeepReshape(_) => "deepreshape",
             Self::SharedSigns(_) => "shared-signs",
             Self::Senet(_) => "senet",
+            Self::L1Pruning(_) => "l1-pruning",
             Self::Sphynx(_) => "sphynx",
         }
     }
@@ -52,6 +57,7 @@ impl OptimizeSection {
             Self::DeepReshape(section) => Some(section.budget),
             Self::SharedSigns(section) => Some(section.budget),
             Self::Senet(section) => Some(section.budget),
+            Self::L1Pruning(section) => Some(section.budget),
             Self::Sphynx(section) => Some(section.budget),
         }
     }
@@ -64,6 +70,7 @@ impl OptimizeSection {
             Self::DeepReshape(section) => section.budget = budget,
             Self::SharedSigns(section) => section.budget = budget,
             Self::Senet(section) => section.budget = budget,
+            Self::L1Pruning(section) => section.budget = budget,
             Self::Sphynx(section) => section.budget = budget,
         }
     }
@@ -75,7 +82,7 @@ impl OptimizeSection {
             Self::SharedSigns(section) => section.out_of_range(),
             Self::Senet(section) => section.out_of_range(),
             Self::Sphynx(section) => section.out_of_range(),
-            Self::DeepReduce(_) | Self::DeepReshape(_) => None,
+            Self::DeepReduce(_) | Self::DeepReshape(_) | Self::L1Pruning(_) => None,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What is to learn: a network by name or file, and the reduction that the command line spells with flags.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use network::shape::Shape;
@@ -46,6 +46,9 @@ pub struct NetworkSection {
     /// What becomes of the stem's ReLUs.
     #[serde(default)]
     pub stem: StemRule,
+    /// Channels that are left of a convolution, by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub keep_channels: BTreeMap<String, usize>,
 }
 
 impl NetworkSection {
@@ -56,7 +59,17 @@ impl NetworkSection {
 
     /// A network and what is done to it.
     pub fn reduced(name: &str, reduction: &Reduction) -> Self {
-        let Reduction { width, resolution, single_block, cull, thin, thin_choice, stem, reuse } = reduction;
+        let Reduction {
+            width,
+            resolution,
+            single_block,
+            cull,
+            thin,
+            thin_choice,
+            stem,
+            reuse,
+            keep_channels,
+        } = reduction;
         let numbers = |stages: &BTreeSet<StageIndex>| stages.iter().map(|stage| stage.0).collect();
         Self {
             name: name.to_owned(),
@@ -70,6 +83,7 @@ impl NetworkSection {
             reuse_groups: reuse.map_or_else(ReuseLayout::default, |reuse| reuse.layout),
             reuse_scope: reuse.map_or_else(ReuseScope::default, |reuse| reuse.scope),
             stem: *stem,
+            keep_channels: keep_channels.clone(),
         }
     }
 
@@ -89,6 +103,7 @@ impl NetworkSection {
                 layout: self.reuse_groups,
                 scope: self.reuse_scope,
             }),
+            keep_channels: self.keep_channels.clone(),
         }
     }
 

@@ -60,7 +60,7 @@ pub struct Row {
     /// Seconds.
     #[serde(default)]
     pub latency: Option<f64>,
-    /// What SNL keeps, or what Sphynx builds for.
+    /// What SNL or pruning keeps, or what Sphynx builds for.
     #[serde(default)]
     pub budget: Option<u64>,
     /// Other settings of the search.
@@ -87,6 +87,9 @@ pub struct SearchChanges {
     pub learning_rate: Option<f64>,
     /// Nodes of Sphynx's cells beside their inputs.
     pub nodes: Option<usize>,
+    /// Whether pruning narrows the residual stream, too.
+    #[serde(default)]
+    pub stream: bool,
 }
 
 /// Who teaches the runs of an entry.
@@ -119,6 +122,8 @@ pub enum Way {
     SnlChannels,
     /// By SNL with the authors' schedule of the penalty.
     SnlPatient,
+    /// By l1 filter pruning, fine-tuned from labels alone.
+    L1Pruning,
     /// All candidates of DeepReDuce's pipeline.
     Pipeline,
     /// With cells that a search of Sphynx finds, in the paper's places.
@@ -142,6 +147,7 @@ impl Way {
             Self::Snl => "SNL",
             Self::SnlChannels => "SNL, channels",
             Self::SnlPatient => "SNL, authors' penalty",
+            Self::L1Pruning => "l1 pruning",
             Self::Pipeline => "DeepReDuce, all candidates",
             Self::SphynxCells => "Sphynx, own cells",
             Self::SphynxGrid => "Sphynx, grid of places",

@@ -7,6 +7,7 @@ use network::design::CriticalityOrder;
 use network::shape::Shape;
 use network::spec::NetworkSpec;
 use recipes::data::DataKind;
+use recipes::method::l1_pruning::L1PruningSection;
 use recipes::method::sphynx::{CellsSource, LocationSource, SphynxSection};
 use recipes::method::{
     DeepReduceSection, OptimizeError, OptimizeSection, ReluBudget, SnlSection, candidates, own_teacher,
@@ -48,7 +49,7 @@ impl Entry {
             }
             _ => 0.0,
         };
-        let cost = Cost::of(&spec);
+        let cost = cost(&recipe, &spec)?;
         let ours = measured()
             .iter()
             .find(|ours| (&ours.entry, &ours.row, ours.way) == (&self.id, &row.row, way))
@@ -84,6 +85,7 @@ impl Entry {
                 ..DeepReduceSection::default()
             })),
             Way::Snl | Way::SnlChannels | Way::SnlPatient => Some(search(row, way, recipe.optimize.take())?),
+            Way::L1Pruning => Some(pruning(row, recipe.optimize.take())?),
             Way::SphynxCells | Way::SphynxGrid => Some(sphynx(row, way, recipe.optimize.take())?),
             Way::None | Way::Kd | Way::Dkd => None,
         };
@@ -125,6 +127,7 @@ impl Entry {
             (Teacher::Snl, _) => "snl-",
             (Teacher::Sphynx, _) => "teacher-",
             (_, Some(OptimizeSection::Snl(_))) => "start-",
+            (_, Some(OptimizeSection::L1Pruning(_))) => "full-",
             _ => "",
         };
         let plain = base.replace([':', ',', '='], "-");
@@ -140,7 +143,7 @@ impl Entry {
                     Recipe { optimize: None, teacher: None, mask: None, start: None, ..recipe.clone() };
                 match &recipe.optimize {
                     // What fine-tunes a network is too slow to train one.
-                    Some(OptimizeSection::Snl(_)) => ours(PLAIN)?,
+                    Some(OptimizeSection::Snl(_) | OptimizeSection::L1Pruning(_)) => ours(PLAIN)?,
                     _ => plain,
                 }
             }
@@ -179,7 +182,7 @@ fn ours(name: &str) -> Result<Recipe, ReproduceError> {
 /// The distillation of a way; the recipe's own where it is of that kind.
 fn distillation(way: Way, own: Option<Distillation>) -> Option<Distillation> {
     match (way, own) {
-        (Way::None | Way::SphynxCells | Way::SphynxGrid, _) => None,
+        (Way::None | Way::L1Pruning | Way::SphynxCells | Way::SphynxGrid, _) => None,
         (Way::Dkd, _)
         | (Way::Snl | Way::SnlChannels | Way::SnlPatient, _)
         | (_, Some(Distillation::Kd { .. } | Distillation::LogitMse { .. })) => own,
@@ -210,6 +213,17 @@ fn search(row: &Row, way: Way, own: Option<OptimizeSection>) -> Result<OptimizeS
     Ok(OptimizeSection::Snl(section))
 }
 
+/// Pruning for a row, by the recipe's own.
+fn pruning(row: &Row, own: Option<OptimizeSection>) -> Result<OptimizeSection, ReproduceError> {
+    let budget = row.budget.ok_or_else(|| ReproduceError::NoBudget { row: row.row.clone() })?;
+    let section = match own {
+        Some(OptimizeSection::L1Pruning(section)) => section,
+        _ => L1PruningSection::new(ReluBudget::Count(budget)),
+    };
+    let (budget, stream) = (ReluBudget::Count(budget), row.search.stream);
+    Ok(OptimizeSection::L1Pruning(L1PruningSection { budget, stream, distill: false, ..section }))
+}
+
 /// Sphynx's search for a row, by the recipe's own.
 fn sphynx(row: &Row, way: Way, own: Option<OptimizeSection>) -> Result<OptimizeSection, ReproduceError> {
     let budget = row.budget.ok_or_else(|| ReproduceError::NoBudget { row: row.row.clone() })?;
@@ -233,6 +247,14 @@ fn sphynx(row: &Row, way: Way, own: Option<OptimizeSection>) -> Result<OptimizeS
 /// Epochs for which a candidate of a grid is trained; the paper takes 600.
 const GRID_EPOCHS: u32 = 100;
 
+/// What the result of a recipe costs, as far as it is known before: pruning alone makes another network.
+fn cost(recipe: &Recipe, spec: &NetworkSpec) -> Result<Cost, ReproduceError> {
+    let whole = Cost::of(spec);
+    let Some(OptimizeSection::L1Pruning(section)) = &recipe.optimize else { return Ok(whole) };
+    let budget = section.budget.resolve(spec.name(), whole.relus).map_err(OptimizeError::from)?;
+    Ok(section.plan(recipe, spec, budget)?.map_or(whole, |plan| plan.cost))
+}
+
 /// Networks to train, and minutes for all of them.
 fn price(recipe: &Recipe, spec: &NetworkSpec, teacher: Option<u64>) -> Result<(usize, f64), ReproduceError> {
     let epochs = recipe.training.epochs;
@@ -249,6 +271,10 @@ fn price(recipe: &Recipe, spec: &NetworkSpec, teacher: Option<u64>) -> Result<(u
         }
         Some(OptimizeSection::Senet(section)) => {
             Ok((1, training_minutes(recipe, macs, teacher, epochs + section.epochs)))
+        }
+        Some(OptimizeSection::L1Pruning(section)) => {
+            let (macs, teacher) = (cost(recipe, spec)?.macs, teacher.filter(|_| section.distill));
+            Ok((1, training_minutes(recipe, macs, teacher, epochs)))
         }
         Some(OptimizeSection::DeepReduce(section)) => {
             let probes = if section.order.is_some() { 0 } else { spec.stage_count() };

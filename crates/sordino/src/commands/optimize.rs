@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use recipes::method::l1_pruning::Ranking;
 use recipes::method::sphynx::{CellsSource, LocationSource, Strategy};
 use recipes::method::{GroupingRule, PlannedNetwork, Preview, ReluBudget, preview};
 
@@ -28,6 +29,8 @@ enum Method {
     Snl(SnlArguments),
     /// Share the budget among layers by their sensitivity, and learn which ReLUs of each stay (SENet).
     Senet(SenetArguments),
+    /// Remove the filters with the smallest norms, and their channels with them.
+    L1Pruning(L1PruningArguments),
     /// Choose a HybReNet for the budget, with ReLU-reuse for the smallest (DeepReShape).
     Deepreshape(DeepReshapeArguments),
     /// Choose a signet for the budget, in which one comparison decides for several values.
@@ -139,6 +142,24 @@ struct SenetArguments {
 }
 
 #[derive(Debug, Args)]
+struct L1PruningArguments {
+    #[command(flatten)]
+    common: CommonArguments,
+    /// A run of the network to start from [default: the teacher].
+    #[arg(long, value_name = "CHECKPOINT")]
+    start: Option<PathBuf>,
+    /// Look for the smallest filters in each layer, or in the whole network [default: the recipe's, or layers].
+    #[arg(long, value_enum)]
+    ranking: Option<Ranking>,
+    /// Remove channels of the residual stream, too.
+    #[arg(long)]
+    stream: bool,
+    /// Fine-tune from labels alone, as the paper does.
+    #[arg(long)]
+    no_distillation: bool,
+}
+
+#[derive(Debug, Args)]
 struct DeepReshapeArguments {
     #[command(flatten)]
     common: CommonArguments,
@@ -214,6 +235,7 @@ impl Method {
             Self::Deepreduce(arguments) => &arguments.common,
             Self::Snl(arguments) => &arguments.common,
             Self::Senet(arguments) => &arguments.common,
+            Self::L1Pruning(arguments) => &arguments.common,
             Self::Deepreshape(arguments) => &arguments.common,
             Self::SharedSigns(arguments) => &arguments.common,
             Self::Sphynx(arguments) => &arguments.common,
@@ -249,6 +271,12 @@ fn write_preview(preview: &Preview, out: &mut dyn Write) -> anyhow::Result<()> {
         Preview::Search { network, before, budget } => {
             writeln!(out, "{network}: a search from {} to {}", before.counts(), grouped(*budget))?;
         }
+        Preview::Ranked { network, before, budget } => writeln!(
+            out,
+            "{network}: the smallest filters of all layers go, from {} to {} or a little fewer; the weights decide where",
+            before.counts(),
+            grouped(*budget)
+        )?,
         Preview::Probes(plans) => {
             writeln!(out, "networks that find the criticality of the stages; candidates follow from it:\n")?;
             write_plans(plans, out)?;

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use clap::Args;
 use network::transform::{Reduction, Reuse, ReuseLayout, ReuseScope, StemRule, ThinChoice};
 use network::walk::StageIndex;
@@ -37,6 +37,9 @@ pub(super) struct ReductionArguments {
     /// Which ReLU layers ReLU-reuse replaces.
     #[arg(long, value_enum, default_value_t)]
     reuse_scope: ReuseScope,
+    /// Keep only so many channels of a convolution, such as stage1.block1.body.conv1=20; what reads them shrinks, too.
+    #[arg(long, value_delimiter = ',', value_name = "NAME=COUNT")]
+    keep_channels: Vec<KeptChannels>,
     /// Drop the ReLUs of the stem.
     #[arg(long, conflicts_with = "keep_stem")]
     drop_stem: bool,
@@ -52,6 +55,24 @@ pub(super) enum CullTarget {
     Stage(usize),
     /// Those of one ReLU layer of an imported network.
     Site(String),
+}
+
+/// How many channels of a convolution stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct KeptChannels {
+    name: String,
+    count: usize,
+}
+
+impl FromStr for KeptChannels {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let parts = text.split_once('=').and_then(|(name, count)| Some((name, count.parse().ok()?)));
+        let (name, count) =
+            parts.context("expected a name and a number, such as stage1.block1.body.conv1=20")?;
+        Ok(Self { name: name.to_owned(), count })
+    }
 }
 
 impl CullTarget {
@@ -93,6 +114,7 @@ impl ReductionArguments {
             ("--width", self.width.is_some()),
             ("--resolution", self.resolution.is_some()),
             ("--reuse", self.reuse.is_some()),
+            ("--keep-channels", !self.keep_channels.is_empty()),
         ];
         given.into_iter().find(|(_, is_given)| *is_given).map(|(flag, _)| flag)
     }
@@ -127,6 +149,7 @@ impl ReductionArguments {
                 layout: self.reuse_groups,
                 scope: self.reuse_scope,
             }),
+            keep_channels: self.keep_channels.iter().map(|kept| (kept.name.clone(), kept.count)).collect(),
         }
     }
 }
@@ -135,6 +158,15 @@ impl ReductionArguments {
 mod tests {
     use super::*;
     use clap::ValueEnum;
+
+    #[test]
+    fn kept_channels_are_a_name_and_a_number() {
+        let kept: KeptChannels = "stem.conv1=20".parse().unwrap();
+        assert_eq!((kept.name.as_str(), kept.count), ("stem.conv1", 20));
+        for bad in ["stem.conv1", "stem.conv1=", "stem.conv1=many", "stem.conv1=-1"] {
+            assert!(bad.parse::<KeptChannels>().unwrap_err().to_string().contains("=20"), "{bad}");
+        }
+    }
 
     #[test]
     fn the_words_of_flags_are_those_of_recipes() {
@@ -148,5 +180,6 @@ mod tests {
         expect_same::<ReuseLayout>();
         expect_same::<ReuseScope>();
         expect_same::<recipes::recipe::Precision>();
+        expect_same::<recipes::method::l1_pruning::Ranking>();
     }
 }

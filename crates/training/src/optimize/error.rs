@@ -34,9 +34,9 @@ pub enum OptimizeRunError {
     /// Scores that do not lead to the budget.
     #[error(transparent)]
     Settle(#[from] SettleError),
-    /// What a search is to begin with is another network.
+    /// What an optimization is to begin with is another network.
     #[error(
-        "a search on {network} begins with its trained weights, but {} holds {came}; give a run of {network} {}",
+        "{network} is optimized from its trained weights, but {} holds {came}; give a run of {network} {}",
         path.display(),
         if *is_teacher { "with --start (optimize.start in a recipe), beside this teacher" } else { "instead" }
     )]

@@ -33,10 +33,7 @@ impl Job<'_> {
         watch: &mut dyn OptimizeWatch,
     ) -> Result<Found, OptimizeRunError> {
         let budget = section.budget.resolve(self.spec.name(), self.baseline())?;
-        if let Some(path) = &section.start {
-            // Found out before a teacher is trained.
-            self.beginning(path, false, images)?;
-        }
+        self.check_start(section.start.as_deref(), images)?;
         let teacher = self.teacher(watch)?;
         let settled = self.options.folder.join("settled");
         if !settled.join(SETTLED).is_file() {
@@ -72,10 +69,7 @@ impl Job<'_> {
         images.must_match(&checkpoint.state, teacher_path)?;
         let options = AssembleOptions { auxiliary_head: false, ..assemble_options(self.recipe, device) };
         let teacher = trained(&checkpoint, &checkpoint.spec()?, options, device)?;
-        let network = match &section.start {
-            Some(path) => self.beginning(path, false, images)?,
-            None => self.beginning(teacher_path, true, images)?,
-        };
+        let network = self.started(section.start.as_deref(), teacher_path, images)?;
         let sensitivities = senet::sensitivities(&filters(&network), section.density);
         let counts = section.allocation(&self.spec, budget, &sensitivities).map_err(OptimizeError::from)?;
         let state = images.state(self.recipe, &self.spec);

@@ -50,10 +50,7 @@ impl Job<'_> {
         watch: &mut dyn OptimizeWatch,
     ) -> Result<Found, OptimizeRunError> {
         let budget = section.budget.resolve(self.spec.name(), self.baseline())?;
-        if let Some(path) = &section.start {
-            // Found out before a teacher is trained.
-            self.beginning(path, false, images)?;
-        }
+        self.check_start(section.start.as_deref(), images)?;
         let teacher = self.teacher(watch)?;
         let settled = self.options.folder.join("settled");
         if !settled.join(SETTLED).is_file() {
@@ -77,8 +74,23 @@ impl Job<'_> {
         self.fine_tune(settled, &teacher, watch)
     }
 
-    /// The network with the weights that its search begins with.
-    pub(super) fn beginning(
+    /// Refuses the start of another network, before a teacher is trained.
+    pub(super) fn check_start(&self, start: Option<&Path>, images: &Images) -> Result<(), OptimizeRunError> {
+        start.map_or(Ok(()), |path| self.beginning(path, false, images).map(drop))
+    }
+
+    /// The network with the weights of its start, or of the teacher where it has none.
+    pub(super) fn started(
+        &self,
+        start: Option<&Path>,
+        teacher: &Path,
+        images: &Images,
+    ) -> Result<TrainableNetwork, OptimizeRunError> {
+        self.beginning(start.unwrap_or(teacher), start.is_none(), images)
+    }
+
+    /// The network with the weights of a checkpoint.
+    fn beginning(
         &self,
         path: &Path,
         is_teacher: bool,
@@ -117,10 +129,7 @@ impl Job<'_> {
         images.must_match(&teacher_checkpoint.state, teacher_path)?;
         let options = AssembleOptions { auxiliary_head: false, ..assemble_options(self.recipe, device) };
         let teacher = trained(&teacher_checkpoint, &teacher_checkpoint.spec()?, options.clone(), device)?;
-        let network = match &section.start {
-            Some(path) => self.beginning(path, false, images)?,
-            None => self.beginning(teacher_path, true, images)?,
-        };
+        let network = self.started(section.start.as_deref(), teacher_path, images)?;
         let state = images.state(self.recipe, &self.spec);
         let folder = self.options.folder.join("search");
         let search = Search {

@@ -1,5 +1,7 @@
 //! Each method takes a small trained network to a quarter of its ReLUs and loses at most five points.
 
+mod l1_pruning;
+
 use std::path::Path;
 use std::sync::OnceLock;
 

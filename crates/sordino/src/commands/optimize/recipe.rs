@@ -16,6 +16,7 @@ pub(super) const SYNTHETIC: &str = "synthetic";
 const DEEPREDUCE: &str = "deepreduce-28.7k";
 const SNL: &str = "snl-resnet18-25k";
 const SENET: &str = "senet-resnet18-50k";
+const L1_PRUNING: &str = "l1-pruning-resnet18-400k";
 const DEEPRESHAPE: &str = "hybrenet-163k-cifar100";
 const SHARED_SIGNS: &str = "shared-signs-26k-cifar100";
 const SPHYNX: &str = "sphynx-search-cifar100";
@@ -24,7 +25,7 @@ const SPHYNX: &str = "sphynx-search-cifar100";
 const TRIAL_EPOCHS: u32 = 12;
 const TRIAL_BATCH: usize = 50;
 const TRIAL_RATE: f64 = 0.1;
-/// The rate of SENet's search and training there, which begin with a trained network.
+/// The rate of SENet's search and training and of pruning's there, which begin with a trained network.
 const TRIAL_FINE_RATE: f64 = 0.02;
 /// What teaches networks with shared signs there.
 const TRIAL_TEACHER: &str = "resnet10:m=16";
@@ -65,6 +66,7 @@ fn base(method: &Method, common: &CommonArguments) -> anyhow::Result<(Recipe, bo
         Method::Deepreduce(_) => (DEEPREDUCE, "deepreduce"),
         Method::Snl(_) => (SNL, "snl"),
         Method::Senet(_) => (SENET, "senet"),
+        Method::L1Pruning(_) => (L1_PRUNING, "l1-pruning"),
         Method::Deepreshape(_) => (DEEPRESHAPE, "deepreshape"),
         Method::SharedSigns(_) => (SHARED_SIGNS, "shared-signs"),
         Method::Sphynx(_) => (SPHYNX, "sphynx"),
@@ -85,7 +87,7 @@ fn base(method: &Method, common: &CommonArguments) -> anyhow::Result<(Recipe, bo
     let mut recipe = Recipe::from_toml(recipes::ours::text(ours).expect("it comes with the product"))?;
     recipe.teacher = None;
     recipe.title = String::new();
-    if !matches!(method, Method::Snl(_) | Method::Senet(_) | Method::Sphynx(_)) {
+    if !matches!(method, Method::Snl(_) | Method::Senet(_) | Method::L1Pruning(_) | Method::Sphynx(_)) {
         recipe.training.schedule.warm_up_epochs = WARM_UP_EPOCHS;
     }
     // The order of the recipe is that of ResNet-18 on CIFAR-100, its budget that of one table's row.
@@ -135,6 +137,7 @@ fn set_synthetic(recipe: &mut Recipe) {
             (senet.batch, senet.learning_rate, senet.epochs) = (TRIAL_BATCH, TRIAL_FINE_RATE, TRIAL_EPOCHS);
             recipe.training.schedule.learning_rate = TRIAL_FINE_RATE;
         }
+        Some(OptimizeSection::L1Pruning(_)) => recipe.training.schedule.learning_rate = TRIAL_FINE_RATE,
         Some(OptimizeSection::SharedSigns(section)) => {
             recipe.training.schedule.learning_rate = TRIAL_RATE;
             section.teacher_network = TRIAL_TEACHER.to_owned();
@@ -189,6 +192,13 @@ fn set_method(recipe: &mut Recipe, method: &Method, budget: Option<ReluBudget>) 
             section.budget = budget.unwrap_or(section.budget);
             section.start = arguments.start.clone().or(section.start.take());
             section.epochs = arguments.search_epochs.unwrap_or(section.epochs);
+        }
+        (Some(OptimizeSection::L1Pruning(section)), Method::L1Pruning(arguments)) => {
+            section.budget = budget.unwrap_or(section.budget);
+            section.start = arguments.start.clone().or(section.start.take());
+            section.ranking = arguments.ranking.unwrap_or(section.ranking);
+            section.stream |= arguments.stream;
+            section.distill &= !arguments.no_distillation;
         }
         (Some(OptimizeSection::DeepReduce(section)), Method::Deepreduce(arguments)) => {
             section.budget = budget.or(section.budget);
@@ -248,6 +258,7 @@ fn set_search_epochs(section: &mut SnlSection, epochs: Option<u32>) {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use recipes::method::l1_pruning::{L1PruningSection, Ranking};
 
     use super::*;
 
@@ -295,6 +306,22 @@ mod tests {
             panic!("SENet")
         };
         assert_eq!((section.epochs, section.ratios, section.batch), (4, None, TRIAL_BATCH));
+    }
+
+    #[test]
+    fn pruning_takes_its_switches_from_the_line() {
+        let section = |line: &str| match recipe(line).optimize {
+            Some(OptimizeSection::L1Pruning(section)) => section,
+            other => panic!("{other:?}"),
+        };
+        let plain = section("optimize l1-pruning --budget 70%");
+        assert_eq!(plain, L1PruningSection::new(ReluBudget::FractionOfBaseline(0.7)));
+        let line =
+            "optimize l1-pruning --budget 50K --stream --ranking network --no-distillation --start run";
+        let all = section(line);
+        assert_eq!((all.stream, all.ranking, all.distill), (true, Ranking::Network, false));
+        assert_eq!(all.start.as_deref(), Some(Path::new("run")));
+        assert_eq!(recipe(line).training.schedule.learning_rate, TRIAL_FINE_RATE);
     }
 
     #[test]

@@ -1,11 +1,12 @@
-//! Any bytes as a server's answer: refused, or read, decrypted without a panic, and written back unchanged.
+//! Any bytes as a server's answer, or as second halves that were kept: refused, or read, decrypted without a panic, and written
+//! back unchanged.
 #![no_main]
 
 use std::sync::LazyLock;
 
 use crypto::he::{
     ClientKey, ConvolutionShape, Halves, HeOutline, HeParameters, Layout, LinearAnswer, LinearShape,
-    WeightBits,
+    SecondHalves, WeightBits,
 };
 use crypto::random::{Direction, InferenceId, Scope, Seed, SessionId};
 use libfuzzer_sys::fuzz_target;
@@ -30,6 +31,7 @@ static CLIENTS: LazyLock<[(Layout, ClientKey); 2]> = LazyLock::new(|| {
 fuzz_target!(|data: &[u8]| {
     for (layout, key) in &*CLIENTS {
         let _ = LinearAnswer::from_bytes(layout, Halves::First, data);
+        let _ = SecondHalves::from_bytes(layout, data);
         if data.is_empty() {
             continue;
         }
@@ -38,6 +40,7 @@ fuzz_target!(|data: &[u8]| {
         if let Ok(mut answer) = LinearAnswer::from_bytes(layout, Halves::Both, &bytes) {
             assert!(answer.to_bytes() == bytes);
             let second = answer.take_second_halves().expect("both halves were read");
+            assert!(SecondHalves::from_bytes(layout, &second.to_bytes()).as_ref() == Ok(&second));
             let share = key.decrypt(layout, &second, &answer).expect("the layout's own length");
             assert_eq!(share.expose().len(), layout.shape().output_values());
         }

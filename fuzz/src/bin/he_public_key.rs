@@ -32,7 +32,7 @@ static SESSION: LazyLock<Session> = LazyLock::new(|| {
 fuzz_target!(|data: &[u8]| {
     let session = &*SESSION;
     let _ = PublicKey::from_bytes(&session.parameters, &session.seed, data);
-    // The fuzzer's bytes over an honest key: the first two say where, and a place beyond the seed is likely.
+    // The fuzzer's bytes over an honest key: the first two say where.
     if let [first, second, patch @ ..] = data {
         let mut bytes = session.honest.clone();
         let start = usize::from(u16::from_le_bytes([*first, *second])) % bytes.len();

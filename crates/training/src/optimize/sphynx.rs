@@ -13,9 +13,11 @@
 //! locations     the search of Algorithm 1; `branches` are its networks
 //! halves        the two halves of the images
 //! recorded      steps as CUDA graphs
+//! bench         how long a step of the search of cells takes
 //! grid          every candidate trained for itself (Figure 5)
 //! ```
 
+mod bench;
 mod branches;
 mod cell;
 mod cells;
@@ -45,6 +47,7 @@ use results::{RECORD, ResultRecord};
 use super::{Found, Job, OptimizeRunError, OptimizeWatch, go_on, read_json, write_json};
 use crate::assemble::AssembleOptions;
 use crate::run::{Images, Member, RunOptions, Watch, assemble_options, train_together};
+pub use bench::{SearchBenchOptions, SearchStepTime, measure_search_step};
 use cells::CellSearcher;
 use locations::LocationSearcher;
 

@@ -26,7 +26,16 @@ const std::set<std::string> idle = {
     "aten::new_empty_strided", "aten::resize_",   "aten::resize_as_",     "aten::set_",         "aten::to",
     "aten::contiguous",   "aten::lift_fresh",     "aten::result_type",    "aten::resolve_conj", "aten::resolve_neg",
     "aten::view_as",      "aten::movedim",        "aten::numpy_T",        "aten::broadcast_tensors",
-    "aten::requires_grad_",
+    "aten::requires_grad_", "aten::mT", "aten::mH", "aten::matrix_H", "aten::unsafe_split",
+    "aten::_nnpack_available",
+};
+
+// What computes by itself whatever else it asks for.
+const std::set<std::string> working = {
+    "aten::mkldnn_convolution",   "aten::convolution_backward",         "aten::convolution_overrideable",
+    "aten::cudnn_convolution",    "aten::native_batch_norm",            "aten::native_batch_norm_backward",
+    "aten::cudnn_batch_norm",     "aten::cudnn_batch_norm_backward",    "aten::avg_pool2d_backward",
+    "aten::mm",                   "aten::bmm",                          "aten::cat",
 };
 
 std::mutex lock;
@@ -47,7 +56,9 @@ void ends(const at::RecordFunction &function, at::ObserverContext *) {
   bool is_counted = under_way.back();
   under_way.pop_back();
   const std::string name = function.name();
-  if (!is_counted && idle.count(name) == 0) {
+  // Names without this prefix are steps of the way back, which ask for operations.
+  const bool is_operation = name.rfind("aten::", 0) == 0;
+  if (is_operation && (working.count(name) != 0 || (!is_counted && idle.count(name) == 0))) {
     is_counted = true;
     std::lock_guard<std::mutex> guard(lock);
     counts[name] += 1;

@@ -100,14 +100,15 @@ impl Job<'_> {
             );
         }
         let search = &section.cell_search;
-        watch.part(&format!(
-            "search of cells: {} nodes, {} channels, {} cells, {} epochs",
-            search.nodes, search.channels, search.depth, search.epochs
-        ));
         let state = images.state(self.recipe, &self.spec);
         let augmentation = halves::augmentation(&self.recipe.training.augmentation);
         let searcher =
             CellSearcher::new(search, &images.training, augmentation, state, &folder, self.options.device)?;
+        let title = format!(
+            "search of cells: {} nodes, {} channels, {} cells, {} epochs",
+            search.nodes, search.channels, search.depth, search.epochs
+        );
+        watch.part(&going_on(title, searcher.epochs_done()));
         searcher.run(&folder, self.options.shard_bytes, &mut |epoch| {
             watch.cells(epoch);
             go_on(watch)
@@ -134,7 +135,6 @@ impl Job<'_> {
                 plan.depth,
                 search.epochs
             );
-            watch.part(&title);
             let networks = candidates
                 .iter()
                 .map(|reduce| Ok((*reduce, self.build(&plan.network(cells, *reduce)?, images)?)))
@@ -151,6 +151,7 @@ impl Job<'_> {
                 images.state(self.recipe, &self.spec),
                 (&folder, device),
             )?;
+            watch.part(&going_on(title, searcher.epochs_done()));
             let last = searcher.run(&folder, self.options.shard_bytes, &mut |epoch| {
                 watch.locations(epoch);
                 go_on(watch)
@@ -269,6 +270,11 @@ impl Job<'_> {
         self.train(recipe, &folder, watch)?;
         Ok(Some(folder))
     }
+}
+
+/// A title that says where an interrupted part goes on.
+fn going_on(title: String, epochs_done: u32) -> String {
+    if epochs_done == 0 { title } else { format!("{title}; goes on after epoch {epochs_done}") }
 }
 
 /// `trained`, `trained-2`, `trained-3`.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use clap::Args;
+use clap::builder::TypedValueParser as _;
 use recipes::method::sphynx::Strategy;
 use serde::Serialize;
 

@@ -66,6 +66,7 @@ pub fn measure_search_step(
         count_operations(|| guarded(|| step(&mut learning)))?
     };
     outcome?;
+    guarded(|| begin(&mut learning))?;
     recorded.run(device, &mut learning, step)?;
     let mut times = Vec::with_capacity(STRETCHES);
     for _ in 0..STRETCHES {

@@ -1,4 +1,4 @@
-//! `sordino bench train` as a user sees it, on a machine without a GPU.
+//! `sordino bench train` and `sordino bench search` as a user sees them, on a machine without a GPU.
 #![cfg(feature = "training")]
 #![allow(clippy::unwrap_used, reason = "tests may panic")]
 
@@ -40,4 +40,27 @@ fn devices_networks_and_teachers_that_are_not_there_are_refused() {
         assert_eq!(output.status.code(), Some(2), "{words}");
         assert!(words.contains(expected), "{words}");
     }
+}
+
+#[test]
+fn a_step_of_a_search_is_measured_and_its_operations_counted() {
+    let operations = |strategy: &str| {
+        let program = env!("CARGO_BIN_EXE_sordino");
+        let size = ["--channels", "4", "--cells", "3", "--nodes", "2", "--side", "8", "--batch", "4"];
+        let output = Command::new(program)
+            .args(["bench", "search", "--steps", "10", "--threads", "1", "--json", "--strategy", strategy])
+            .args(size)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(report["ms_per_step"].as_f64().unwrap() > 0.0, "{report}");
+        let by_name = report["by_name"].as_object().unwrap();
+        let total: u64 = by_name.values().map(|count| count.as_u64().unwrap()).sum();
+        assert_eq!(report["operations"], total);
+        assert!(by_name.keys().any(|name| name.contains("convolution")), "{report}");
+        total
+    };
+    // Of second order there are five passes instead of two.
+    assert!(operations("darts-second") > 2 * operations("darts"));
 }

@@ -42,6 +42,7 @@ use crate::tensor::Device;
 
 pub use error::OptimizeRunError;
 pub use snl::{SearchEpoch, SearchFigures};
+pub use sphynx::{SearchBenchOptions, SearchStepTime, measure_search_step};
 
 /// The longest file that an optimization writes for itself.
 const MAX_FILE_BYTES: u64 = 64 << 20;

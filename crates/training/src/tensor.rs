@@ -7,11 +7,13 @@ mod gpu;
 mod graph;
 mod guard;
 mod lane;
+mod operations;
 
 use recipes::array::{Array, ArrayKind};
 
 pub use graph::{CapturedStep, GraphError, Phase};
 pub use guard::guarded;
+pub use operations::{OperationCounts, count_operations};
 pub use tch::{Kind, Tensor, no_grad};
 
 pub(crate) use gpu::{fused_adam, fused_sgd};

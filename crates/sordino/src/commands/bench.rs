@@ -4,6 +4,7 @@ mod load;
 mod party;
 mod private;
 mod relay;
+pub(super) mod search;
 pub(super) mod train;
 
 use std::io::Write;
@@ -26,6 +27,8 @@ enum What {
     Load(Box<load::Arguments>),
     /// Measure a training step: forward, backward and optimizer.
     Train(train::Arguments),
+    /// Measure a step of Sphynx's search of cells, and count its operations.
+    Search(search::Arguments),
     /// The server's process of `bench private`.
     #[command(hide = true)]
     Server(party::Arguments),
@@ -36,6 +39,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         What::Private(arguments) => private::run(arguments, out),
         What::Load(arguments) => load::run(arguments, out),
         What::Train(arguments) => train::run(arguments, out),
+        What::Search(arguments) => search::run(arguments, out),
         What::Server(arguments) => party::run(arguments, out),
     }
 }

@@ -10,6 +10,7 @@ use recipes::method::{Job, preview};
 use recipes::recipe::Recipe;
 use results::reproduce::{Entry, RowTraining};
 
+use super::bench::search as bench_search;
 use super::bench::train as bench_train;
 use super::optimize::CommonArguments;
 use super::{Answer, evaluate, reproduce, sweep, train};
@@ -67,6 +68,10 @@ pub(super) fn reproduce(
 }
 
 pub(super) fn measure_step(_: &bench_train::Arguments) -> anyhow::Result<bench_train::StepReport> {
+    missing()
+}
+
+pub(super) fn measure_search_step(_: &bench_search::Arguments) -> anyhow::Result<bench_search::StepReport> {
     missing()
 }
 

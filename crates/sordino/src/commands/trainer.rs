@@ -28,7 +28,7 @@ use super::{Answer, evaluate, sweep, train, write_json};
 use crate::report::{Table, grouped};
 
 pub(super) use reproduce::reproduce;
-pub(super) use step_time::measure_step;
+pub(super) use step_time::{measure_search_step, measure_step};
 
 pub(super) fn train(arguments: &train::Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     let is_alone = arguments.recipes.len() == 1;

@@ -13,9 +13,11 @@
 //! locations     the search of Algorithm 1; `branches` are its networks
 //! halves        the two halves of the images
 //! recorded      steps as CUDA graphs
+//! bench         how long a step of the search of cells takes
 //! grid          every candidate trained for itself (Figure 5)
 //! ```
 
+mod bench;
 mod branches;
 mod cell;
 mod cells;
@@ -45,6 +47,7 @@ use results::{RECORD, ResultRecord};
 use super::{Found, Job, OptimizeRunError, OptimizeWatch, go_on, read_json, write_json};
 use crate::assemble::AssembleOptions;
 use crate::run::{Images, Member, RunOptions, Watch, assemble_options, train_together};
+pub use bench::{SearchBenchOptions, SearchStepTime, measure_search_step};
 use cells::CellSearcher;
 use locations::LocationSearcher;
 
@@ -97,14 +100,15 @@ impl Job<'_> {
             );
         }
         let search = &section.cell_search;
-        watch.part(&format!(
-            "search of cells: {} nodes, {} channels, {} cells, {} epochs",
-            search.nodes, search.channels, search.depth, search.epochs
-        ));
         let state = images.state(self.recipe, &self.spec);
         let augmentation = halves::augmentation(&self.recipe.training.augmentation);
         let searcher =
             CellSearcher::new(search, &images.training, augmentation, state, &folder, self.options.device)?;
+        let title = format!(
+            "search of cells: {} nodes, {} channels, {} cells, {} epochs",
+            search.nodes, search.channels, search.depth, search.epochs
+        );
+        watch.part(&going_on(title, searcher.epochs_done()));
         searcher.run(&folder, self.options.shard_bytes, &mut |epoch| {
             watch.cells(epoch);
             go_on(watch)
@@ -131,7 +135,6 @@ impl Job<'_> {
                 plan.depth,
                 search.epochs
             );
-            watch.part(&title);
             let networks = candidates
                 .iter()
                 .map(|reduce| Ok((*reduce, self.build(&plan.network(cells, *reduce)?, images)?)))
@@ -148,6 +151,7 @@ impl Job<'_> {
                 images.state(self.recipe, &self.spec),
                 (&folder, device),
             )?;
+            watch.part(&going_on(title, searcher.epochs_done()));
             let last = searcher.run(&folder, self.options.shard_bytes, &mut |epoch| {
                 watch.locations(epoch);
                 go_on(watch)
@@ -266,6 +270,11 @@ impl Job<'_> {
         self.train(recipe, &folder, watch)?;
         Ok(Some(folder))
     }
+}
+
+/// A title that says where an interrupted part goes on.
+fn going_on(title: String, epochs_done: u32) -> String {
+    if epochs_done == 0 { title } else { format!("{title}; goes on after epoch {epochs_done}") }
 }
 
 /// `trained`, `trained-2`, `trained-3`.

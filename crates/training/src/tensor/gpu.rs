@@ -102,7 +102,7 @@ fn open() -> Result<Gpu, String> {
     let cuda = cuda.map_err(|reason| {
         format!("the CUDA half of libtorch cannot be loaded ({reason}); put the lib folder of PyTorch 2.11 into LD_LIBRARY_PATH")
     })?;
-    let shim = load_shim().map_err(|reason| format!("the GPU shim cannot be loaded ({reason})"))?;
+    let shim = load_carried(SHIM).map_err(|reason| format!("the GPU shim cannot be loaded ({reason})"))?;
     Gpu::new(shim, vec![cuda, driver]).map_err(|reason| format!("the GPU shim lacks a function ({reason})"))
 }
 
@@ -120,11 +120,11 @@ fn libtorch_folder() -> Option<PathBuf> {
     path.parent().map(PathBuf::from)
 }
 
-/// The shim goes through a file without a name: nothing is left on disk.
-fn load_shim() -> Result<Library, String> {
-    let file = rustix::fs::memfd_create("sordino-gpu", rustix::fs::MemfdFlags::CLOEXEC);
+/// A shim goes through a file without a name: nothing is left on disk.
+pub(super) fn load_carried(shim: &[u8]) -> Result<Library, String> {
+    let file = rustix::fs::memfd_create("sordino-shim", rustix::fs::MemfdFlags::CLOEXEC);
     let mut file = fs::File::from(file.map_err(|error| error.to_string())?);
-    file.write_all(SHIM).and_then(|()| file.rewind()).map_err(|error| error.to_string())?;
+    file.write_all(shim).and_then(|()| file.rewind()).map_err(|error| error.to_string())?;
     library(format!("/proc/self/fd/{}", file.as_raw_fd()).into()).map_err(|error| error.to_string())
 }
 

@@ -15,6 +15,14 @@ pub enum GenotypeError {
         /// What the system said.
         reason: String,
     },
+    /// What is in a file.
+    #[error("{}: {fault}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: Box<Self>,
+    },
     /// The text.
     #[error(
         "these are no cells: {reason}; expected `normal` and `reduce`, each a list of nodes with two edges such as {{ op = \"conv3\", from = 0 }}"

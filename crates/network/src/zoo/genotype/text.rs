@@ -17,7 +17,7 @@ use super::{CellEdge, CellKind, CellOperation, CellWiring, Genotype, GenotypeErr
 const MAX_FILE_BYTES: u64 = 1 << 16;
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "an edge")]
 struct EdgeText {
     op: String,
     from: usize,
@@ -36,8 +36,13 @@ impl Genotype {
     /// # Errors
     /// When the text is no TOML, or the wiring cannot be used.
     pub fn from_toml(text: &str) -> Result<Self, GenotypeError> {
-        let text: GenotypeText = toml::from_str(text)
-            .map_err(|error| GenotypeError::Syntax { reason: error.message().to_owned() })?;
+        let cells: Result<GenotypeText, _> = toml::from_str(text);
+        let text = cells.map_err(|error| {
+            let before = error.span().and_then(|span| text.get(..span.start));
+            let line = before.map(|before| format!(" in line {}", before.matches('\n').count() + 1));
+            let reason = format!("{}{}", error.message(), line.unwrap_or_default());
+            GenotypeError::Syntax { reason }
+        })?;
         Self::from_texts(&text.normal, &text.reduce)
     }
 
@@ -55,7 +60,8 @@ impl Genotype {
         if text.len() as u64 > MAX_FILE_BYTES {
             return Err(unreadable(format!("it has more than {MAX_FILE_BYTES} bytes")));
         }
-        Self::from_toml(&text)
+        let in_file = |fault| GenotypeError::File { path: path.to_owned(), fault: Box::new(fault) };
+        Self::from_toml(&text).map_err(in_file)
     }
 
     /// The cells as TOML that [`Self::from_toml`] reads back, one node a line.
@@ -156,11 +162,24 @@ mod tests {
         assert!(error.contains("node 2 has 1 edges; expected 2"), "{error}");
         let error = refused("from = 2", "form = 2");
         assert!(error.contains("form") && error.contains("expected"), "{error}");
+        let error = refused("{ op = \"skip\", from = 2 }", "\"skip@2\"");
+        assert!(error.contains("expected an edge in line 3") && error.contains("from = 0 }"), "{error}");
         let error = Genotype::from_toml("normal = []").unwrap_err().to_string();
         assert!(error.contains("reduce"), "{error}");
         for word in ["", "/", "skip@0/skip@1", "skip@0+skip@x/skip@0+skip@1", "a@0+b@1/a@0+b@1"] {
             assert!(Genotype::from_word(word).is_err(), "{word}");
         }
+    }
+
+    #[test]
+    fn a_file_of_wrong_cells_is_named() {
+        let folder = std::env::temp_dir().join(format!("sordino-cells-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("cells.toml");
+        std::fs::write(&file, Genotype::sphynx().to_toml().replacen("conv5", "conv7", 1)).unwrap();
+        let error = Genotype::from_file(&file).unwrap_err().to_string();
+        assert!(error.contains("cells.toml: the normal cell: node"), "{error}");
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

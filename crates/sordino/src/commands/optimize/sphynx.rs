@@ -33,6 +33,7 @@ pub(super) fn shorten(section: &mut SphynxSection) {
         batch: Some(TRIAL_BATCH),
         weights: Some(weights),
         score_rate: Some(TRIAL_SCORE_RATE),
+        checkpoint_every: 1,
         ..section.cell_search.clone()
     };
     section.location_search = LocationSearch {
@@ -41,6 +42,7 @@ pub(super) fn shorten(section: &mut SphynxSection) {
         weights,
         score_rate: TRIAL_SCORE_RATE,
         temperature: 10.0,
+        checkpoint_every: 1,
         ..section.location_search.clone()
     };
 }

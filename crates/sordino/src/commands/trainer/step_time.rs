@@ -1,11 +1,14 @@
-//! The measurement of `sordino bench train`.
+//! The measurements of `sordino bench train` and `sordino bench search`.
 
 use clap::ValueEnum;
 use network::zoo;
+use recipes::method::sphynx::CellSearch;
 use recipes::recipe::Precision;
 use training::learn::{self, BenchOptions, GraphUse};
+use training::optimize::{self, SearchBenchOptions};
 use training::tensor::{self, Device};
 
+use crate::commands::bench::search;
 use crate::commands::bench::train::{Arguments, StepReport, Switch};
 
 /// How long a training step takes.
@@ -38,6 +41,41 @@ pub(in crate::commands) fn measure_step(arguments: &Arguments) -> anyhow::Result
         images_per_s: time.images_per_second,
         first_loss: time.losses.0,
         mean_loss: time.losses.1,
+    })
+}
+
+/// How long a step of a search of cells takes.
+pub(in crate::commands) fn measure_search_step(
+    arguments: &search::Arguments,
+) -> anyhow::Result<search::StepReport> {
+    if let Some(count) = arguments.threads {
+        tensor::set_threads(count);
+    }
+    let device = Device::parse(&arguments.device)?;
+    let search = CellSearch {
+        strategy: arguments.strategy,
+        nodes: arguments.nodes,
+        channels: arguments.channels,
+        depth: arguments.cells,
+        batch: arguments.batch,
+        ..CellSearch::default()
+    };
+    let precision = if device == Device::Cpu { Precision::F32 } else { search.precision };
+    let options = SearchBenchOptions {
+        search,
+        steps: arguments.steps,
+        side: arguments.side,
+        classes: arguments.classes,
+    };
+    let time = optimize::measure_search_step(&options, device)?;
+    Ok(search::StepReport {
+        batch: options.search.batch(),
+        device: arguments.device.clone(),
+        precision: word(precision),
+        ms_per_step: time.milliseconds,
+        operations: time.operations.values().sum(),
+        by_name: time.operations,
+        not_recorded: time.not_recorded,
     })
 }
 

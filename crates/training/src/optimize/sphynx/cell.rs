@@ -1,13 +1,14 @@
 //! One cell under search.
 //!
-//! For each node all edges that leave it are computed together, and what comes out is divided among the nodes that they
-//! enter. With PC-DARTS only the first quarter of the channels takes part; the others pass by, and all are shuffled.
+//! For each node all edges that leave it are computed together. What comes out lies side by side for the nodes that they
+//! enter, and is added to what those got before. With PC-DARTS only the first quarter of the channels takes part; the
+//! others pass by, and all are shuffled.
 
 use network::zoo::genotype::CellKind;
 use recipes::method::sphynx::Post;
 
 use super::network::{Declarations, Lookup};
-use super::weights::{CellWeights, OperationWeights, targets};
+use super::weights::{CellWeights, OperationWeights, strides, targets};
 use crate::assemble::{Mode, Norm, Parameters};
 use crate::tensor::{Device, Tensor};
 
@@ -46,7 +47,7 @@ impl CellPlace {
     }
 
     fn stride(&self, source: usize) -> i64 {
-        if self.kind == CellKind::Reduce && source < 2 { 2 } else { 1 }
+        if strides(self.kind, source) { 2 } else { 1 }
     }
 
     /// Whether an input goes into the cell as it is.
@@ -81,18 +82,18 @@ impl CellPlace {
         let name = |part: &str| self.name(&format!("node{source}.{part}"));
         for (part, filter, _, is_pair) in CONVOLUTIONS {
             declared.conv(&name(part), [count * active, active, filter], false);
-            declared.norm(&name(part), count * active);
             if is_pair {
-                let second = name(&format!("{part}.second"));
-                declared.conv(&second, [count * active, active, filter], false);
-                declared.norm(&second, count * active);
+                declared.norm(&name(part), count * active);
+                declared.conv(&name(&format!("{part}.second")), [count * active, active, filter], false);
             }
         }
         declared.norm(&name("average"), active);
-        if self.stride(source) == 2 {
+        let has_reduce = self.stride(source) == 2;
+        if has_reduce {
             declare_reduce(declared, &name("skip"), [active, active], count);
-            declared.norm(&name("skip"), count * active);
         }
+        let operations = CONVOLUTIONS.len() + usize::from(has_reduce);
+        declared.norm(&name("operations"), operations * count * active);
     }
 }
 
@@ -130,16 +131,19 @@ struct Reduce {
 struct Source {
     stride: i64,
     count: i64,
+    skip: Option<Reduce>,
     convolutions: [Convolution; 4],
+    /// Of what skip and convolutions make, side by side.
+    norm: Norm,
     average: Norm,
-    skip: Option<(Reduce, Norm)>,
 }
 
 struct Convolution {
     padding: i64,
     dilation: i64,
-    first: (usize, Norm),
-    second: Option<(usize, Norm)>,
+    first: usize,
+    /// What follows: a batch norm and another convolution.
+    second: Option<(Norm, usize)>,
 }
 
 impl SearchCell {
@@ -170,40 +174,42 @@ impl SearchCell {
         &self,
         inputs: [&Tensor; 2],
         parameters: &Parameters,
-        operations: &OperationWeights,
+        operations: &OperationWeights<'_>,
         mode: Mode<'_>,
     ) -> Tensor {
         let weights = operations.of(self.place.kind, self.place.active() as i64);
-        let mut nodes: Vec<Option<Tensor>> = (0..self.place.nodes + 2).map(|_| None).collect();
-        for (index, input) in inputs.into_iter().enumerate() {
-            nodes[index] = Some(self.inputs[index].forward(input, parameters, mode));
+        let input = |index: usize| self.inputs[index].forward(inputs[index], parameters, mode);
+        let leave = |source: usize, value: &Tensor| self.leave(source, value, parameters, &weights, mode);
+        // What nodes got so far, side by side; the first of them is complete.
+        let mut open = leave(0, &input(0)) + leave(1, &input(1));
+        let mut nodes = Vec::with_capacity(self.place.nodes);
+        for source in 2..=self.place.nodes {
+            let channels = self.place.channels as i64;
+            let sizes = [channels, self.sources[source].count * channels];
+            let mut parts = open.split_with_sizes(sizes, 1).into_iter();
+            let (Some(node), Some(others)) = (parts.next(), parts.next()) else {
+                unreachable!("it was divided into two")
+            };
+            let node = node.contiguous();
+            open = others + leave(source, &node);
+            nodes.push(node);
         }
-        for (source, edges) in self.sources.iter().enumerate() {
-            let value = nodes[source].as_ref().expect("a node is complete before it is read").shallow_clone();
-            let leaving = self.leave(edges, source, &value, parameters, &weights, mode);
-            for (target, term) in targets(source, self.place.nodes).zip(leaving) {
-                nodes[target] = Some(match nodes[target].take() {
-                    None => term,
-                    Some(sum) => sum + term,
-                });
-            }
-        }
-        let joined: Vec<Tensor> = nodes.into_iter().skip(2).flatten().collect();
-        self.end(&Tensor::cat(&joined, 1), parameters, mode)
+        nodes.push(open);
+        self.end(&Tensor::cat(&nodes, 1), parameters, mode)
     }
 
-    /// What leaves a node, one part for each node that reads it.
+    /// What leaves a node, side by side for the nodes that read it.
     fn leave(
         &self,
-        edges: &Source,
         source: usize,
         value: &Tensor,
         parameters: &Parameters,
         weights: &CellWeights<'_>,
         mode: Mode<'_>,
-    ) -> Vec<Tensor> {
-        let Some(shuffle) = &self.shuffle else {
-            return edges.forward(value, source, parameters, weights, mode).chunk(edges.count, 1);
+    ) -> Tensor {
+        let edges = &self.sources[source];
+        let Some((shuffle, shares)) = self.shuffle.as_ref().zip(weights.edges) else {
+            return edges.forward(value, source, parameters, weights, mode);
         };
         let (active, channels) = (self.place.active() as i64, self.place.channels as i64);
         let mixed = edges.forward(&value.narrow(1, 0, active), source, parameters, weights, mode);
@@ -212,11 +218,9 @@ impl SearchCell {
             if edges.stride == 2 { rest.avg_pool2d([2, 2], [2, 2], [0, 0], false, true, None) } else { rest };
         let [batch, _, height, width] = mixed.size()[..] else { unreachable!("maps have four dimensions") };
         let mixed = mixed.view([batch, edges.count, active, height, width]);
-        let rest = rest.unsqueeze(1).expand([-1, edges.count, -1, -1, -1], false);
+        let rest = rest.unsqueeze(1) * shares[source].view([1, -1, 1, 1, 1]);
         let all = Tensor::cat(&[mixed, rest], 2).index_select(2, shuffle);
-        let shares = weights.edges.map(|edges| edges[source].view([1, -1, 1, 1, 1]).to_kind(all.kind()));
-        let all = shares.map_or_else(|| all.shallow_clone(), |shares| &all * shares);
-        all.reshape([batch, edges.count * channels, height, width]).chunk(edges.count, 1)
+        all.view([batch, edges.count * channels, height, width])
     }
 
     fn end(&self, joined: &Tensor, parameters: &Parameters, mode: Mode<'_>) -> Tensor {
@@ -266,22 +270,20 @@ impl Reduce {
 impl Source {
     fn new(place: &CellPlace, source: usize, lookup: &Lookup<'_>) -> Self {
         let name = |part: &str| place.name(&format!("node{source}.{part}"));
-        let pair = |name: &str| {
-            (lookup.weight(name).expect("it was declared for the same place"), lookup.norm(name))
-        };
+        let weight = |name: &str| lookup.weight(name).expect("it was declared for the same place");
         let count = targets(source, place.nodes).len() as i64;
         Self {
             stride: place.stride(source),
             count,
+            skip: (place.stride(source) == 2).then(|| Reduce::new(&name("skip"), count, lookup)),
             convolutions: CONVOLUTIONS.map(|(part, filter, dilation, is_pair)| Convolution {
                 padding: dilation * (filter as i64 - 1) / 2,
                 dilation,
-                first: pair(&name(part)),
-                second: is_pair.then(|| pair(&name(&format!("{part}.second")))),
+                first: weight(&name(part)),
+                second: is_pair.then(|| (lookup.norm(&name(part)), weight(&name(&format!("{part}.second"))))),
             }),
+            norm: lookup.norm(&name("operations")),
             average: lookup.norm(&name("average")),
-            skip: (place.stride(source) == 2)
-                .then(|| (Reduce::new(&name("skip"), count, lookup), lookup.norm(&name("skip")))),
         }
     }
 
@@ -294,25 +296,25 @@ impl Source {
         weights: &CellWeights<'_>,
         mode: Mode<'_>,
     ) -> Tensor {
-        let [skip_scale, scales @ ..] = &weights.scales[source];
+        let skipped = self.skip.iter().map(|reduce| reduce.forward(value, parameters));
+        let convolved =
+            self.convolutions.iter().map(|convolution| self.convolve(convolution, value, parameters, mode));
+        let made: Vec<Tensor> = skipped.chain(convolved).collect();
+        let scaled = self.norm.scaled(&Tensor::cat(&made, 1), &weights.scales[source], mode);
+        let [batch, channels, height, width] = scaled.size()[..] else {
+            unreachable!("maps have four dimensions")
+        };
+        let operations = made.len() as i64;
+        let by_operation = scaled.view([batch, operations, channels / operations, height, width]);
         let linear = self.linear(value, &weights.linear[source], parameters, mode);
-        let convolved = self
-            .convolutions
-            .iter()
-            .zip(scales)
-            .map(|(convolution, scale)| self.convolve(convolution, value, scale, parameters, mode));
-        let skipped = self
-            .skip
-            .iter()
-            .map(|(reduce, norm)| norm.scaled(&reduce.forward(value, parameters), skip_scale, mode));
-        convolved.chain(skipped).fold(linear, |sum, term| sum + term)
+        by_operation.sum_dim_intlist([1_i64].as_slice(), false, None) + linear
     }
 
+    /// An operation without its last batch norm.
     fn convolve(
         &self,
         convolution: &Convolution,
         value: &Tensor,
-        scale: &Tensor,
         parameters: &Parameters,
         mode: Mode<'_>,
     ) -> Tensor {
@@ -321,13 +323,10 @@ impl Source {
             let weight = parameters.leaf(weight);
             input.conv2d(weight, None::<&Tensor>, [stride; 2], [*padding; 2], [*dilation; 2], groups)
         };
-        let value = conv(value, first.0, self.stride, 1);
+        let value = conv(value, *first, self.stride, 1);
         match second {
-            None => first.1.scaled(&value, scale, mode),
-            Some((weight, norm)) => {
-                let value = first.1.apply(&value, parameters, mode);
-                norm.scaled(&conv(&value, *weight, 1, self.count), scale, mode)
-            }
+            None => value,
+            Some((norm, weight)) => conv(&norm.apply(&value, parameters, mode), *weight, 1, self.count),
         }
     }
 
@@ -338,11 +337,13 @@ impl Source {
         let [batch, channels, height, width] = pooled.size()[..] else {
             unreachable!("maps have four dimensions")
         };
-        let weights = weights.to_kind(pooled.kind());
         let flat = |map: &Tensor| map.reshape([batch, 1, -1]);
+        // One product for each image: a product of matrices of different order would first turn all maps around.
+        let product =
+            |weights: &Tensor, maps: &Tensor| weights.unsqueeze(0).expand([batch, -1, -1], false).bmm(maps);
         let product = match self.skip {
-            Some(_) => weights.narrow(1, 0, 1).matmul(&flat(&pooled)),
-            None => weights.matmul(&Tensor::cat(&[flat(&pooled), flat(value)], 1)),
+            Some(_) => product(&weights.narrow(1, 0, 1), &flat(&pooled)),
+            None => product(weights, &Tensor::cat(&[flat(&pooled), flat(value)], 1)),
         };
         product.view([batch, self.count * channels, height, width])
     }

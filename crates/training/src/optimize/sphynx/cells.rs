@@ -89,6 +89,11 @@ impl<'a> CellSearcher<'a> {
         Ok(searcher)
     }
 
+    /// Epochs that are done, here or before an interruption.
+    pub(crate) fn epochs_done(&self) -> u32 {
+        self.state.epoch
+    }
+
     /// All epochs; the cells are written into the folder.
     pub(crate) fn run(
         mut self,

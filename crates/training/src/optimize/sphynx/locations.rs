@@ -81,6 +81,11 @@ impl<'a> LocationSearcher<'a> {
         Ok(())
     }
 
+    /// Epochs that are done, here or before an interruption.
+    pub(crate) fn epochs_done(&self) -> u32 {
+        self.state.epoch
+    }
+
     /// All epochs; the best pair, and the chance of each.
     pub(crate) fn run(
         mut self,

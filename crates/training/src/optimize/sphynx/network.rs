@@ -6,9 +6,10 @@
 //! ```
 //!
 //! It is computed in few large pieces, since a GPU waits longer for a kernel than it works on one of this size. All
-//! edges that leave a node go through one convolution, whose channels are divided behind it. An operation's weight is
-//! the scale of its last batch norm, which learns none of its own. Operations without a convolution are one product of
-//! matrices. One-hot weights give exactly the network that the zoo builds (see the tests).
+//! edges that leave a node go through one convolution, whose channels are divided behind it. The last batch norms of all
+//! operations of a node are one, since each channel is normalized by itself. An operation's weight is its scale there,
+//! which learns none of its own. Operations without a convolution are one product of matrices. One-hot weights give
+//! exactly the network that the zoo builds (see the tests).
 
 use network::shape::Shape;
 use network::zoo::genotype::CellKind;
@@ -16,7 +17,7 @@ use recipes::method::sphynx::{CellScores, CellSearch, Post, Preprocess, Strategy
 use recipes::recipe::{Initialization, Precision};
 
 use super::cell::{CellPlace, SearchCell};
-use super::weights::{OperationWeights, edges_by_source, entering};
+use super::weights::{Layout, OperationWeights, edges_by_source};
 use crate::assemble::{
     AssembleError, Declared, Fan, Mode, Norm, NumberKinds, Parameters, Role, Setting, Start, Statistics,
     linear, norm,
@@ -35,8 +36,7 @@ pub(crate) struct SearchNetwork {
     cells: Vec<SearchCell>,
     classifier: (usize, usize),
     nodes: usize,
-    /// PC-DARTS: which edge enters which node.
-    entering: Option<Tensor>,
+    layout: Layout,
     setting: Setting,
 }
 
@@ -90,8 +90,12 @@ impl SearchNetwork {
                 classifier: (find("head.fc.weight"), find("head.fc.bias")),
                 scores: Parameters::new(declare_scores(search), seed, exact),
                 nodes: search.nodes,
-                entering: (search.strategy == Strategy::PcDarts)
-                    .then(|| entering(search.nodes, precision.master_kind(), device)),
+                layout: Layout::new(
+                    search.nodes,
+                    search.strategy == Strategy::PcDarts,
+                    [precision.master_kind(), precision.compute_kind()],
+                    device,
+                ),
                 weights,
                 statistics,
                 setting,
@@ -102,7 +106,7 @@ impl SearchNetwork {
 
     /// Runs a batch of normalized images; one row of logits each.
     pub(crate) fn forward(&self, images: &Tensor, mode: Mode<'_>) -> Tensor {
-        let operations = OperationWeights::new(&self.scores, self.nodes, self.entering.as_ref());
+        let operations = OperationWeights::new(&self.scores, &self.layout);
         let conv = |input: &Tensor, weight: usize| {
             input.conv2d(self.weights.leaf(weight), None::<&Tensor>, [1, 1], [1, 1], [1, 1], 1)
         };

@@ -13,6 +13,8 @@ use recipes::method::sphynx::{
 use recipes::method::{OptimizeSection, ReluBudget};
 use recipes::recipe::{Augmentation, Precision};
 
+mod planted;
+
 use super::cells::Learning;
 use super::halves::Half;
 use super::network::SearchNetwork;

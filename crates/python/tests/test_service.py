@@ -27,8 +27,10 @@ def test_images_are_classified_in_private(server, model, test_set):
     images, _ = test_set
     with sordino.Client(server.address, server.fingerprint) as client:
         assert (client.model, client.input_shape, client.class_names) == ("patterns", (3, 32, 32), CLASSES)
-        with pytest.raises(sordino.SessionError, match="-1 images cannot be prepared for"):
+        with pytest.raises(sordino.SessionError, match="count is -1; expected 0 to"):
             client.prepare(-1)
+        with pytest.raises(sordino.SessionError, match="count is 4294967296; expected 0 to"):
+            client.prepare(2**32)
         client.prepare(2)
         assert client.prepared == 2
         before = server.classified

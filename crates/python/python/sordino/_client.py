@@ -9,7 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from . import _images, _native
+from . import _images, _native, _values
+
+# What 64 and 32 bits hold.
+MAX_BYTES = 2**64 - 1
+MAX_PREPARED = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -43,9 +47,16 @@ class Client:
         server has several. `max_memory` is the most bytes that one inference may take here. `cache` is a folder for that part
         of the answers which a model sends every client once; without it, each session fetches that part again.
         """
-        folder = None if cache is None else os.fspath(cache)
-        options = {"model": model, "threads": threads, "max_memory": max_memory, "cache": folder}
-        self._native = _native.Client.connect(server, fingerprint, options)
+        refused = _native.SessionError
+        most = None if max_memory is None else _values.whole("max_memory", max_memory, 1, MAX_BYTES, refused)
+        options = {
+            "model": _values.text("model", model, refused),
+            "threads": _values.whole("threads", threads, 1, _values.MAX_THREADS, refused),
+            "max_memory": most,
+            "cache": _values.path("cache", cache, refused),
+        }
+        server = _values.text("server", server, refused)
+        self._native = _native.Client.connect(server, _values.text("fingerprint", fingerprint, refused), options)
 
     @property
     def model(self) -> str:
@@ -69,9 +80,7 @@ class Client:
 
     def prepare(self, count: int = 1) -> None:
         """Does the offline work for so many images, before there are any."""
-        if count < 0:
-            raise _native.SessionError(f"{count} images cannot be prepared for; expected 0 or more")
-        self._native.prepare(count)
+        self._native.prepare(_values.whole("count", count, 0, MAX_PREPARED, _native.SessionError))
 
     def classify(self, images: Any) -> Any:
         """Asks about one image, or about a batch that shares every round trip: an `Answer`, or a list of them. What is not

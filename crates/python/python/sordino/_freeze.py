@@ -11,11 +11,14 @@ import tempfile
 import warnings
 from typing import Any, Sequence
 
-from . import _images, _native
+from . import _images, _native, _values
 from ._model import Model
 
 # Understood by every exporter since PyTorch 1.12.
 OPSET = 17
+
+# What a feature map may have.
+MAX_CHANNELS, MAX_SIDE = 2**16, 2**12
 
 UNCALIBRATED = (
     "scales were calibrated on random images; trained weights want images of the kind they were trained on: "
@@ -55,38 +58,39 @@ def freeze(
 
     Raises `ModelError` for what cannot be run in private, with the operation's name and what to use instead.
     """
+    refused = _native.ModelError
+    mean, deviation = _values.numbers("mean", mean, refused), _values.numbers("deviation", deviation, refused)
+    options = {
+        "mean": mean,
+        "deviation": deviation,
+        "class_names": [] if class_names is None else _values.texts("class_names", class_names, refused),
+        "weight_bits": _values.choice("weight_bits", weight_bits, [8, 12], refused),
+        "activation_bits": _values.whole("activation_bits", activation_bits, 2, 24, refused),
+        "outline": _values.choice("outline", outline, ["fine", "coarse"], refused),
+        "mask": _values.path("mask", mask, refused),
+    }
     shape = _shape(calibration_images, input_shape)
-    imported = _read(network, shape, name)
+    imported = _read(network, shape, None if name is None else _values.text("name", name, refused))
     pixels = None
     if calibration_images is not None:
         pixels, _ = _images.pixels(calibration_images, imported.input_shape)
-    mean, deviation = _numbers(mean), _numbers(deviation)
     for note in imported.notes(mean, deviation):
         warnings.warn(note, SordinoWarning, stacklevel=2)
     if pixels is None:
         warnings.warn(UNCALIBRATED, SordinoWarning, stacklevel=2)
-    options = {
-        "mean": mean,
-        "deviation": deviation,
-        "class_names": [str(class_name) for class_name in class_names or []],
-        "weight_bits": weight_bits,
-        "activation_bits": activation_bits,
-        "outline": outline,
-        "mask": None if mask is None else os.fspath(mask),
-    }
     native, report = imported.freeze(pixels, options)
     return Model(native, json.loads(report))
 
 
-def _numbers(given: Sequence[float] | None) -> list[float] | None:
-    return None if given is None else [float(number) for number in given]
-
-
 def _shape(images: Any, said: Sequence[int] | None) -> _images.Shape | None:
     if said is not None:
-        if len(said) != 3 or min(said) < 1:
-            raise _native.ModelError(f"input_shape {tuple(said)} cannot be used; expected channels, height and width")
-        return (int(said[0]), int(said[1]), int(said[2]))
+        try:
+            channels, height, width = said
+        except (TypeError, ValueError):
+            raise _native.ModelError(f"input_shape {said!r} cannot be used; expected channels, height and width") from None
+        sides = (channels, MAX_CHANNELS), (height, MAX_SIDE), (width, MAX_SIDE)
+        found = [_values.whole("a number of input_shape", side, 1, most, _native.ModelError) for side, most in sides]
+        return (found[0], found[1], found[2])
     return None if images is None else _images.shape_of(images)
 
 
@@ -123,12 +127,11 @@ def _export(module: Any, shape: _images.Shape, path: pathlib.Path) -> None:
     import torch
 
     ready = copy.deepcopy(module).cpu().float().eval()
-    image = torch.zeros(1, *shape)
     with torch.no_grad(), warnings.catch_warnings():
         # The exporter speaks of its own future.
         warnings.simplefilter("ignore")
         try:
-            torch.onnx.export(ready, (image,), str(path), opset_version=OPSET, dynamo=False)
+            torch.onnx.export(ready, (torch.zeros(1, *shape),), str(path), opset_version=OPSET, dynamo=False)
         except Exception as error:  # The module's own code runs here, and raises what it likes.
             size = "x".join(map(str, shape))
             raise _native.ModelError(f"PyTorch cannot export the module for an image of {size}: {error}") from error

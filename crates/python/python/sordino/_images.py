@@ -54,7 +54,11 @@ def shape_of(images: Any) -> Shape:
 def as_array(images: Any) -> np.ndarray[Any, Any]:
     """An array of whatever came: numpy's, a tensor of torch, an image of PIL, a list of these."""
     if isinstance(images, (list, tuple)):
-        return np.stack([as_array(image) for image in images]) if images else np.empty((0, 0, 0, 0))
+        arrays = [as_array(image) for image in images]
+        shapes = sorted({array.shape for array in arrays})
+        if len(shapes) > 1:
+            raise ModelError(f"a list of images of shapes {shapes[0]} and {shapes[1]} came; expected one shape for all")
+        return np.stack(arrays) if arrays else np.empty((0, 0, 0, 0))
     if hasattr(images, "detach"):
         images = images.detach().cpu().float().numpy() if images.is_floating_point() else images.cpu().numpy()
     return np.asarray(images)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from types import TracebackType
 from typing import Mapping
 
-from . import _native
+from . import _native, _values
 from ._model import Model, Path
 
 
@@ -31,12 +30,13 @@ class Server:
         Port 0 is any free one. Clients learn the "logits", or the "class" alone. `state` is a folder that keeps the
         certificate, so that the fingerprint stays the same; without it every start has a new one.
         """
-        self._models = dict(models) if isinstance(models, Mapping) else {models.name: models}
+        refused = _native.SessionError
+        self._models = _by_name(models)
         self._options = {
-            "listen": listen,
-            "reveal": reveal,
-            "threads": threads,
-            "state": None if state is None else os.fspath(state),
+            "listen": _values.text("listen", listen, refused),
+            "reveal": _values.choice("reveal", reveal, ["logits", "class"], refused),
+            "threads": _values.whole("threads", threads, 1, _values.MAX_THREADS, refused),
+            "state": _values.path("state", state, refused),
         }
         self._native: _native.Server | None = None
 
@@ -49,6 +49,7 @@ class Server:
 
     def stop(self, grace: float = 10.0) -> bool:
         """Lets running inferences finish for so many seconds. True where all of them did."""
+        grace = _values.seconds("grace", grace, _native.SessionError)
         running, self._native = self._native, None
         return running is None or running.stop(grace)
 
@@ -79,3 +80,16 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _by_name(models: Model | Mapping[str, Model]) -> dict[str, Model]:
+    served = dict(models) if isinstance(models, Mapping) else {getattr(models, "name", ""): models}
+    if not served:
+        raise _native.SessionError("no models came; expected one, or several by name")
+    for name, model in served.items():
+        if not isinstance(model, Model):
+            raise _native.SessionError(
+                f"an object of type {type(model).__name__} cannot be served; expected what freeze or Model.load returns"
+            )
+        _values.text("the name of a model", name, _native.SessionError)
+    return served

@@ -18,6 +18,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use network::zoo::ZooError;
 use recipes::method::{Job, Shard, Sweep, select};
 
 use super::optimize::RunArguments;
@@ -73,6 +74,9 @@ impl Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    if let Some(error) = ZooError::for_onnx(&arguments.recipe.to_string_lossy()) {
+        return Err(error.into());
+    }
     let folder = arguments.folder();
     let jobs = Job::of_sweep(Sweep::runs_of_file(&arguments.recipe)?, &folder);
     let selected = select(&jobs, &arguments.only, arguments.shard)?;

@@ -84,7 +84,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         return plan::write(&selected, arguments.run.json, out);
     }
     if arguments.watch {
-        return watch::run(&selected, arguments.run.json, out);
+        return watch::run(&selected, &folder, arguments.run.json, out);
     }
     if arguments.slurm.slurm {
         let name = arguments.recipe.file_stem().unwrap_or_default().to_string_lossy().into_owned();

@@ -15,11 +15,16 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
+/// `1 round trip`, `1,024 round trips`.
+pub fn counted(number: u64, thing: &str) -> String {
+    format!("{} {thing}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
 /// `26,112 ReLUs`; where channels share signs, `26,112 comparisons and 78,336 gated values`.
 pub fn comparisons(relus: u64, gated_values: u64) -> String {
     match gated_values {
-        0 => format!("{} ReLUs", grouped(relus)),
-        _ => format!("{} comparisons and {} gated values", grouped(relus), grouped(gated_values)),
+        0 => counted(relus, "ReLU"),
+        _ => format!("{} and {}", counted(relus, "comparison"), counted(gated_values, "gated value")),
     }
 }
 
@@ -53,6 +58,15 @@ mod tests {
         for (number, text) in numbers {
             assert_eq!(grouped(number), text);
         }
+    }
+
+    #[test]
+    fn one_thing_is_no_plural() {
+        assert_eq!(counted(0, "round trip"), "0 round trips");
+        assert_eq!(counted(1, "round trip"), "1 round trip");
+        assert_eq!(counted(2048, "round trip"), "2,048 round trips");
+        assert_eq!((comparisons(1, 0), comparisons(26_112, 0)), ("1 ReLU".into(), "26,112 ReLUs".into()));
+        assert_eq!(comparisons(1, 3), "1 comparison and 3 gated values");
     }
 
     #[test]

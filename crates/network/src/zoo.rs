@@ -90,8 +90,8 @@ pub fn build(name: &str, side: usize, classes: usize) -> Result<NetworkSpec, Zoo
 }
 
 fn unknown(name: &str) -> ZooError {
-    if Path::new(name).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx")) {
-        return ZooError::Onnx { name: name.to_owned() };
+    if let Some(error) = ZooError::for_onnx(name) {
+        return error;
     }
     let nearest = CATALOG
         .iter()
@@ -193,6 +193,14 @@ pub enum ZooError {
     /// The network does not fit the image.
     #[error("the network does not fit")]
     Shapes(#[from] SpecError),
+}
+
+impl ZooError {
+    /// The refusal of what is called like an ONNX file, where a file of another kind or a name is expected.
+    pub fn for_onnx(name: &str) -> Option<Self> {
+        let extension = Path::new(name).extension()?;
+        extension.eq_ignore_ascii_case("onnx").then(|| Self::Onnx { name: name.to_owned() })
+    }
 }
 
 fn suggestion(nearest: Option<&str>) -> String {

@@ -55,7 +55,8 @@ pub fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
 /// # Errors
 /// When it cannot be read, is longer, or is no text.
 pub fn read_text(path: &Path, limit: u64) -> Result<String, FileError> {
-    let no_text = |error| FileError::on("read", path)(io::Error::new(io::ErrorKind::InvalidData, error));
+    let no_text =
+        |_| FileError::on("read", path)(io::Error::new(io::ErrorKind::InvalidData, "it is no text"));
     String::from_utf8(read_bytes(path, limit)?).map_err(no_text)
 }
 
@@ -126,7 +127,7 @@ mod tests {
         assert_eq!(error.to_string(), format!("cannot read {}", path.display()));
         assert_eq!(error.source.to_string(), "it has more than 3 bytes, too many for its kind");
         fs::write(&path, [0xff]).unwrap();
-        assert!(read_text(&path, 3).is_err());
+        assert_eq!(read_text(&path, 3).unwrap_err().source.to_string(), "it is no text");
         let missing = read_bytes(Path::new("/nowhere"), 1).unwrap_err().advise("; look elsewhere");
         assert_eq!(missing.to_string(), "cannot read /nowhere; look elsewhere");
     }

@@ -23,6 +23,7 @@ mod training_section;
 
 use std::path::{Path, PathBuf};
 
+use network::zoo::ZooError;
 use serde::{Deserialize, Serialize};
 
 use crate::data::{DataKind, DataRequest, SyntheticSize};
@@ -155,8 +156,14 @@ impl Recipe {
     /// # Errors
     /// As for [`Self::from_toml`], and when the file cannot be read.
     pub fn from_file(path: &Path) -> Result<Self, RecipeError> {
-        let text = read_text(path, MAX_FILE_BYTES)
-            .map_err(|error| FileError { action: "read the recipe", ..error })?;
+        if let Some(error) = ZooError::for_onnx(&path.to_string_lossy()) {
+            return Err(error.into());
+        }
+        let text = read_text(path, MAX_FILE_BYTES).map_err(|error| FileError {
+            action: "read the recipe",
+            advice: "; expected a TOML file, such as recipes/quickstart.toml",
+            ..error
+        })?;
         Self::from_toml(&text)
             .map_err(|source| RecipeError::InFile { path: path.into(), source: Box::new(source) })
     }

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use console::measure_text_width;
-pub(crate) use network::text::grouped;
+pub(crate) use network::text::{counted, grouped};
 
 /// A text table: the first column to the left, numbers to the right, an optional bar at the end.
 pub(crate) struct Table {

@@ -64,12 +64,19 @@ fn what_cannot_be_chosen_is_refused_with_what_to_do() {
     assert!(refusal(&["--shard", "4/3"]).contains("such as 1/3"));
     assert!(refusal(&["--devices", "gpu0"]).contains("cuda:0,cuda:1"));
     assert!(refusal(&["--gres", "gpu:1"]).contains("add --slurm"));
+    place.write("sweep.toml", "recipes = [\"mine.onnx\"]");
+    assert!(refusal(&["--plan"]).contains("mine.onnx is an ONNX file"));
 }
 
 #[test]
 fn a_sweep_that_nobody_began_is_watched_as_queued() {
     let place = place("sweep-watch");
-    let rows: Vec<Value> = serde_json::from_slice(&sweep(&place, &["--watch", "--json"]).stdout).unwrap();
+    let output = sweep(&place, &["--watch", "--json"]);
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let note = text(&output.stderr);
+    assert!(note.contains("the folder runs does not exist yet") && note.contains("--out"), "{note}");
+    std::fs::create_dir(place.at("runs")).unwrap();
+    assert_eq!(text(&sweep(&place, &["--watch", "--json"]).stderr), "");
     assert!(rows.len() == 6 && rows.iter().all(|row| row["state"] == "queued"), "{rows:?}");
 }
 

@@ -61,8 +61,23 @@ fn an_empty_folder_is_no_checkpoint_to_freeze() {
 #[cfg(not(feature = "training"))]
 #[test]
 fn a_build_without_the_trainer_says_how_to_get_one() {
-    for arguments in [&["train", "recipes/quickstart.toml"], &["evaluate", "runs/quickstart"]] {
+    let recipe = concat!(env!("CARGO_MANIFEST_DIR"), "/../../recipes/quickstart.toml");
+    for arguments in [&["train", recipe], &["evaluate", "runs/quickstart"]] {
         assert!(refusal(arguments).contains("--features training"));
+    }
+}
+
+#[test]
+fn what_is_no_recipe_is_refused_with_what_to_do() {
+    let scratch = ScratchFolder::new("no-recipe");
+    let path = scratch.at("recipe.toml");
+    std::fs::write(&path, [0x08, 0xff, 0xfe]).unwrap();
+    let text = refusal(&["train", &path]);
+    let expected = "recipe.toml; expected a TOML file, such as recipes/quickstart.toml";
+    assert!(text.contains(expected) && text.contains("it is no text"), "{text}");
+    for verb in ["train", "sweep"] {
+        let text = refusal(&[verb, "mine.onnx"]);
+        assert!(text.contains("mine.onnx is an ONNX file") && text.contains("export it again"), "{text}");
     }
 }
 

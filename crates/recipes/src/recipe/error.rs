@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use network::zoo::ZooError;
+
 use crate::file::FileError;
 
 /// Keys less alike than this are no typing mistakes of one another.
@@ -13,6 +15,9 @@ pub enum RecipeError {
     /// A file that could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
+    /// A network where a recipe was expected.
+    #[error(transparent)]
+    Network(#[from] ZooError),
     /// What is wrong in a file.
     #[error("{} is no usable recipe", path.display())]
     InFile {

@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::model::{Calibration, ModelArguments, Origin, is_model_file};
 use super::{Answer, write_json};
-use crate::report::{Table, grouped, short};
+use crate::report::{Table, counted, short};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -113,15 +113,16 @@ impl Report {
         table.write(out)?;
         writeln!(
             out,
-            "\n{} convolutions, {} after merging; {} multiply-adds, {} after",
-            freezing.convolutions_before,
+            "\n{}, {} after merging; {} multiply-adds, {} after",
+            counted(freezing.convolutions_before as u64, "convolution"),
             freezing.convolutions_after,
             short(freezing.multiply_adds_before),
             short(freezing.multiply_adds_after)
         )?;
         let Self { counts, .. } = self;
         let FreezeReport { round_trips, widest_ring_bits, .. } = freezing;
-        writeln!(out, "{counts} in {round_trips} round trips, widest ring {widest_ring_bits} bits")?;
+        let round_trips = counted(*round_trips as u64, "round trip");
+        writeln!(out, "{counts} in {round_trips}, widest ring {widest_ring_bits} bits")?;
         self.write_rescales(out)?;
         self.write_calibration(out)?;
         self.accuracy.as_ref().map_or(Ok(()), |accuracy| accuracy.write(out))
@@ -133,18 +134,16 @@ impl Report {
             writeln!(out, "no rescaling besides those of ReLU layers")?;
             return Ok(());
         }
-        let count = rescales.len();
-        writeln!(
-            out,
-            "{count} rescalings that no ReLU asked for, {rescaling_round_trips} round trips for them alone:"
-        )?;
+        let count = counted(rescales.len() as u64, "rescaling");
+        let round_trips = counted(*rescaling_round_trips as u64, "round trip");
+        writeln!(out, "{count} that no ReLU asked for, {round_trips} for nothing else:")?;
         for rescale in rescales {
             let price = if rescale.costs_round_trip {
                 "a round trip of its own"
             } else {
                 "rides on others' messages"
             };
-            writeln!(out, "  {}: {} values, {price}", rescale.name, grouped(rescale.scalars))?;
+            writeln!(out, "  {}: {}, {price}", rescale.name, counted(rescale.scalars, "value"))?;
         }
         Ok(())
     }
@@ -153,21 +152,19 @@ impl Report {
         let FreezeReport { calibration_images: images, margin, least_room, .. } = &self.freezing;
         writeln!(
             out,
-            "calibrated on {images} {} with a margin of {margin}: every width holds at least {least_room:.2} times the \
+            "calibrated on {} with a margin of {margin}: every width holds at least {least_room:.2} times the \
              largest value",
-            self.calibration
+            self.calibration.of(*images)
         )?;
+        let images = counted(*images as u64, "calibration image");
         if self.overflow_count == 0 {
-            writeln!(out, "no value of the {images} calibration images overflows")?;
+            writeln!(out, "no value of the {images} overflows")?;
             return Ok(());
         }
-        writeln!(
-            out,
-            "{} values of the {images} calibration images overflow:",
-            grouped(self.overflow_count)
-        )?;
+        let overflow = if self.overflow_count == 1 { "overflows" } else { "overflow" };
+        writeln!(out, "{} of the {images} {overflow}:", counted(self.overflow_count, "value"))?;
         for overflow in &self.freezing.overflows {
-            writeln!(out, "  {}: {} values", overflow.name, grouped(overflow.values))?;
+            writeln!(out, "  {}: {}", overflow.name, counted(overflow.values, "value"))?;
         }
         Ok(())
     }

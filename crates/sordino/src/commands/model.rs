@@ -26,6 +26,7 @@ pub(super) use imported::{baseline_relus, is_onnx_file};
 use super::load::NetworkArguments;
 use super::reduce::ReductionArguments;
 use crate::image_files;
+use crate::report::counted;
 
 /// Random images that fix the scales where no others are given.
 const CALIBRATION_IMAGES: u64 = 8;
@@ -355,12 +356,14 @@ pub(super) enum Calibration {
     Training { data: String },
 }
 
-impl std::fmt::Display for Calibration {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl Calibration {
+    /// So many of these images.
+    pub(super) fn of(&self, images: usize) -> String {
+        let images = |kind| counted(images as u64, kind);
         match self {
-            Self::Random => formatter.write_str("random images"),
-            Self::Folder { path } => write!(formatter, "images of {}", path.display()),
-            Self::Training { data } => write!(formatter, "training images of {data}"),
+            Self::Random => images("random image"),
+            Self::Folder { path } => format!("{} of {}", images("image"), path.display()),
+            Self::Training { data } => format!("{} of {data}", images("training image")),
         }
     }
 }

@@ -22,7 +22,9 @@ fn missing<T>() -> anyhow::Result<T> {
     ))
 }
 
-pub(super) fn train(_: &train::Arguments, _: &mut dyn Write) -> anyhow::Result<Answer> {
+pub(super) fn train(arguments: &train::Arguments, _: &mut dyn Write) -> anyhow::Result<Answer> {
+    // What cannot be done at all is said before what this build cannot do.
+    arguments.recipes.iter().try_for_each(|path| Recipe::from_file(path).map(|_| ()))?;
     missing()
 }
 

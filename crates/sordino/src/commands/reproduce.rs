@@ -189,7 +189,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let jobs = jobs(arguments, &runs, &folder);
     let selected = select(&jobs, &arguments.only, None)?;
     if arguments.watch {
-        return watch::run(&selected, arguments.run.json, out);
+        return watch::run(&selected, &folder, arguments.run.json, out);
     }
     if arguments.slurm.slurm {
         let submission = arguments.submission(&entry.id, &folder);

@@ -18,6 +18,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use network::zoo::ZooError;
 use recipes::method::{Job, Shard, Sweep, select};
 
 use super::optimize::RunArguments;
@@ -73,6 +74,9 @@ impl Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    if let Some(error) = ZooError::for_onnx(&arguments.recipe.to_string_lossy()) {
+        return Err(error.into());
+    }
     let folder = arguments.folder();
     let jobs = Job::of_sweep(Sweep::runs_of_file(&arguments.recipe)?, &folder);
     let selected = select(&jobs, &arguments.only, arguments.shard)?;
@@ -80,7 +84,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         return plan::write(&selected, arguments.run.json, out);
     }
     if arguments.watch {
-        return watch::run(&selected, arguments.run.json, out);
+        return watch::run(&selected, &folder, arguments.run.json, out);
     }
     if arguments.slurm.slurm {
         let name = arguments.recipe.file_stem().unwrap_or_default().to_string_lossy().into_owned();

@@ -16,7 +16,7 @@ use service::settings::ReluMode;
 use crate::commands::link::Link;
 use crate::commands::model::Origin;
 use crate::commands::rates::KnownRates;
-use crate::report::{Table, grouped};
+use crate::report::{Table, counted, grouped};
 
 /// What `--json` prints under "private".
 #[derive(Serialize)]
@@ -159,8 +159,10 @@ impl PrivateReport {
         )?;
         let after = self.convolutions_after;
         match self.convolutions_before {
-            Some(before) => writeln!(out, "{before} convolutions, {after} after merging")?,
-            None => writeln!(out, "{after} convolutions after merging")?,
+            Some(before) => {
+                writeln!(out, "{}, {after} after merging", counted(before as u64, "convolution"))?;
+            }
+            None => writeln!(out, "{} after merging", counted(after as u64, "convolution"))?,
         }
         for HeLine { parameters, .. } in &self.he {
             writeln!(out, "{parameters}")?;

@@ -47,22 +47,35 @@ struct Row {
     note: String,
 }
 
-/// Shows the table again and again on a terminal, and elsewhere whenever it changes; with `--json` once.
-pub(in crate::commands) fn run(jobs: &[Job], json: bool, out: &mut dyn Write) -> anyhow::Result<Answer> {
+/// Shows the table again and again on a terminal, and elsewhere whenever it changes; with `--json` once. Says once that the
+/// folder of all runs is not there.
+pub(in crate::commands) fn run(
+    jobs: &[Job],
+    folder: &Path,
+    json: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<Answer> {
+    let mut missing = (!folder.is_dir()).then_some(folder.display());
     let mut claims = Claims::default();
     let mut shown: Vec<Row> = Vec::new();
     let terminal = std::io::stdout().is_terminal();
     loop {
         let rows = jobs.iter().map(|job| look(job, &mut claims)).collect::<Result<Vec<_>, _>>()?;
-        if json {
-            return write_json(out, &rows);
-        }
-        if rows != shown {
+        if !json && rows != shown {
             if terminal {
                 write!(out, "\x1b[H\x1b[2J")?;
             }
             write_table(&rows, out)?;
             out.flush()?;
+        }
+        // After the table, which clears a terminal.
+        if let Some(folder) = missing.take() {
+            eprintln!(
+                "note: the folder {folder} does not exist yet; if runs have begun, name theirs with --out"
+            );
+        }
+        if json {
+            return write_json(out, &rows);
         }
         let is_over = |row: &Row| matches!(row.state, State::Done | State::Failed);
         if rows.iter().all(is_over) {

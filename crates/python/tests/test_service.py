@@ -98,7 +98,7 @@ def test_a_server_that_cannot_start(model):
         host, port = taken.getsockname()
         with pytest.raises(sordino.SessionError, match="cannot listen on"):
             sordino.Server(model, listen=f"{host}:{port}").start()
-    with pytest.raises(sordino.SessionError, match='reveals "logits" or "class"'):
+    with pytest.raises(sordino.SessionError, match='expected "logits" or "class"'):
         sordino.Server(model, reveal="everything").start()
 
 

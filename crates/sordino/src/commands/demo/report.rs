@@ -201,7 +201,7 @@ mod tests {
         let mut text = Vec::new();
         report.write(&mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
-        for part in ["1 ReLUs of 4 (25.0%)", " NO ", "2 of 2 answers", "1 of 2 are those", "64 MB"] {
+        for part in ["1 ReLU of 4 (25.0%)", " NO ", "2 of 2 answers", "1 of 2 are those", "64 MB"] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }

@@ -11,8 +11,8 @@ use libfuzzer_sys::fuzz_target;
 use network::inference_model::InferenceModel;
 
 const MODEL: &[u8] = include_bytes!("../../../crates/inference/tests/golden/model-v1");
-const CLIENT: &[u8] = include_bytes!("../../../crates/inference/tests/golden/kept-client-v3");
-const SERVER: &[u8] = include_bytes!("../../../crates/inference/tests/golden/kept-server-v3");
+const CLIENT: &[u8] = include_bytes!("../../../crates/inference/tests/golden/kept-client-v4");
+const SERVER: &[u8] = include_bytes!("../../../crates/inference/tests/golden/kept-server-v4");
 
 fn served() -> &'static Arc<ServedModel> {
     static SERVED: OnceLock<Arc<ServedModel>> = OnceLock::new();

@@ -81,7 +81,9 @@ fn the_largest_seed_is_written_and_read() {
 #[test]
 fn a_missing_file_is_named() {
     let error = Recipe::from_file(Path::new("/nowhere/recipe.toml")).unwrap_err();
-    assert_eq!(error.to_string(), "cannot read the recipe /nowhere/recipe.toml");
+    let expected =
+        "cannot read the recipe /nowhere/recipe.toml; expected a TOML file, such as recipes/quickstart.toml";
+    assert_eq!(error.to_string(), expected);
 }
 
 #[test]

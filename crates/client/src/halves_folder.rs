@@ -10,7 +10,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use inference::client::HalvesCache;
 use inference::connection::Fingerprint;
@@ -20,6 +20,10 @@ use network::digest::{Digest, to_hex};
 pub const MOST_BYTES: u64 = 1 << 30;
 /// How the names of the files end.
 const ENDING: &str = "halves";
+/// How those of files end that are being written.
+const DRAFT: &str = "draft";
+/// A draft that nobody wrote to for so long was left by a process that was killed.
+const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// The files of one server in a folder that all servers share.
 #[derive(Clone, Debug)]
@@ -57,7 +61,7 @@ impl HalvesFolder {
         self.make_room(Digest::BYTES as u64 + halves.len() as u64)?;
         let path = self.path(id);
         // One for each process: the last to finish has the name.
-        let draft = path.with_extension(format!("{}.draft", std::process::id()));
+        let draft = path.with_extension(format!("{}.{DRAFT}", std::process::id()));
         let written = write_private(&draft, &[Digest::of(halves).as_bytes(), halves]);
         let kept = written.and_then(|()| fs::rename(&draft, &path));
         if kept.is_err() {
@@ -66,14 +70,23 @@ impl HalvesFolder {
         kept
     }
 
-    /// Removes what was not used for longest until so many bytes fit.
+    /// Removes abandoned drafts, and what was not used for longest until so many bytes fit.
     fn make_room(&self, bytes: u64) -> io::Result<()> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
-            if path.extension().is_some_and(|ending| ending == ENDING) {
-                let about = fs::metadata(&path)?;
-                files.push((about.modified()?, about.len(), path));
+            let ending = path.extension().unwrap_or_default();
+            let is_draft = ending == DRAFT;
+            if !is_draft && ending != ENDING {
+                continue;
+            }
+            // Another process may have removed it just now.
+            let Ok(about) = fs::metadata(&path) else { continue };
+            let used = about.modified()?;
+            if !is_draft {
+                files.push((used, about.len(), path));
+            } else if used.elapsed().is_ok_and(|age| age > ABANDONED) {
+                let _ = fs::remove_file(&path);
             }
         }
         files.sort();
@@ -82,8 +95,10 @@ impl HalvesFolder {
             if all <= self.most_bytes {
                 break;
             }
-            fs::remove_file(path)?;
-            all -= length;
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => all -= length,
+            }
         }
         match all <= self.most_bytes {
             true => Ok(()),
@@ -126,8 +141,6 @@ fn write_private(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn folder(most_bytes: u64) -> (tempfile::TempDir, HalvesFolder) {
@@ -184,6 +197,21 @@ mod tests {
         assert_eq!([1, 2, 3].map(|number| ours.get(&id(number)).is_some()), [true, false, true]);
         ours.put(&id(4), &[4; 400]);
         assert_eq!(ours.get(&id(4)), None, "it is larger than all that may be kept");
+    }
+
+    #[test]
+    fn drafts_of_killed_processes_go_and_those_of_others_stay() {
+        let (_home, ours) = folder(1 << 20);
+        ours.put(&id(1), b"halves");
+        let draft = |process: u32| ours.path(&id(2)).with_extension(format!("{process}.{DRAFT}"));
+        for (process, age) in [(1, ABANDONED * 2), (2, ABANDONED / 2)] {
+            fs::write(draft(process), b"half of").unwrap();
+            let file = OpenOptions::new().write(true).open(draft(process)).unwrap();
+            file.set_modified(SystemTime::now() - age).unwrap();
+        }
+        ours.put(&id(3), b"halves");
+        assert_eq!([1, 2].map(|process| draft(process).exists()), [false, true]);
+        assert!(ours.get(&id(1)).is_some() && ours.get(&id(3)).is_some());
     }
 
     #[cfg(unix)]

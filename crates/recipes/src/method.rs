@@ -193,6 +193,19 @@ pub enum OptimizeError {
         /// Cells.
         depth: usize,
     },
+    /// More places of reduce cells than a search can try.
+    #[error(
+        "{depth} cells have {candidates} pairs of places for reduce cells, each a network of its own under search; at most \
+         {most} can be searched: choose locations = \"thirds\", or a smaller budget"
+    )]
+    ManySphynxLocations {
+        /// Cells.
+        depth: usize,
+        /// Pairs of them.
+        candidates: usize,
+        /// What a search can hold.
+        most: usize,
+    },
     /// No HybReNets for these depths.
     #[error("there are no HybReNets on the depths of {network}: {reason}")]
     NoHybReNet {

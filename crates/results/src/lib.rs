@@ -20,7 +20,7 @@ pub mod reproduce;
 mod sweep;
 
 pub use front::ParetoFront;
-pub use record::{Compared, FrozenModel, PrivateTiming, ResultRecord, Setting, percent};
+pub use record::{Compared, FrozenModel, Noted, PrivateTiming, ResultRecord, Setting, percent};
 pub use record_file::{RECORD, RECORDS, RecordError, RecordFile, RunRecord, collect};
 pub use sweep::{FRONT, front_of, write_front};
 

@@ -148,11 +148,28 @@ impl ResultRecord {
         }
     }
 
-    /// Notes a measurement; an earlier one with the same link and threads goes, and so do those of another model.
-    pub fn note_timing(&mut self, timing: PrivateTiming) {
+    /// Notes a measurement; an earlier one with the same link and threads goes, and so do those of another model. Random
+    /// weights never take the place of the trained ones, unless those ran an earlier protocol.
+    pub fn note_timing(&mut self, timing: PrivateTiming) -> Noted {
+        let version = timing.protocol_version;
+        let is_better = |old: &PrivateTiming| !old.random_weights && old.protocol_version == version;
+        if timing.random_weights && self.private.iter().any(is_better) {
+            return Noted::No;
+        }
         self.private.retain(|old| !timing.repeats(old) && old.digest == timing.digest);
         self.private.push(timing);
+        Noted::Yes
     }
+}
+
+/// What became of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Noted {
+    /// It is in the record.
+    Yes,
+    /// It is not: the trained weights were measured with the same protocol.
+    No,
 }
 
 /// A part of one in percent.
@@ -206,15 +223,16 @@ pub(crate) mod tests {
             work_s: Default::default(),
             repeat: 3,
             digest: digest.to_owned(),
+            random_weights: false,
         }
     }
 
     #[test]
     fn a_newer_measurement_takes_the_place_of_the_one_it_repeats() {
         let mut record = example("a", 1000, 50.0);
-        record.note_timing(timing(0.5, "loopback", "m"));
-        record.note_timing(timing(0.9, "lan", "m"));
-        record.note_timing(timing(0.4, "loopback", "m"));
+        let _ = record.note_timing(timing(0.5, "loopback", "m"));
+        let _ = record.note_timing(timing(0.9, "lan", "m"));
+        let _ = record.note_timing(timing(0.4, "loopback", "m"));
         let online: Vec<f64> = record.private.iter().map(|timing| timing.online_s).collect();
         assert_eq!(online, [0.9, 0.4]);
         // Figures of one model say nothing about another.
@@ -226,7 +244,7 @@ pub(crate) mod tests {
     fn a_record_takes_from_another_only_what_it_lacks() {
         let (mut record, mut other) = (example("a", 1000, 50.0), example("b", 1000, 50.0));
         other.note_model(FrozenModel { file: "n.sordino".into(), digest: "n".into() }, 49.5, 10_000);
-        other.note_timing(timing(0.5, "lan", "n"));
+        let _ = other.note_timing(timing(0.5, "lan", "n"));
         record.take_measurements(&example("another network", 999, 50.0));
         record.take_measurements(&other);
         assert_eq!(
@@ -244,6 +262,22 @@ pub(crate) mod tests {
         assert!(!text.contains("private") && !text.contains("integer"));
         assert!(text.contains("\"relus\":1000") && !text.contains("comparisons"), "{text}");
         assert_eq!(serde_json::from_str::<ResultRecord>(&text).unwrap(), example("a", 1000, 50.0));
+    }
+
+    #[test]
+    fn random_weights_are_noted_where_trained_ones_were_not_measured() {
+        let version =
+            |version: u16, timing: PrivateTiming| PrivateTiming { protocol_version: Some(version), ..timing };
+        let random = |digest| PrivateTiming { random_weights: true, ..timing(0.2, "loopback", digest) };
+        let mut record = example("a", 1000, 50.0);
+        assert_eq!(record.note_timing(version(4, timing(0.5, "loopback", "trained"))), Noted::Yes);
+        assert_eq!(record.note_timing(version(4, random("r"))), Noted::No);
+        assert_eq!(record.private[0].digest, "trained");
+        assert_eq!(record.note_timing(version(5, random("r"))), Noted::Yes);
+        assert_eq!(record.note_timing(version(5, random("s"))), Noted::Yes);
+        assert_eq!(record.private, [version(5, random("s"))]);
+        assert_eq!(record.note_timing(version(5, timing(0.5, "lan", "trained"))), Noted::Yes);
+        assert_eq!(record.private.len(), 1);
     }
 
     #[test]

@@ -355,7 +355,7 @@ mod tests {
         let mut file = RecordFile::open(scratch.path()).unwrap();
         assert!(file.for_model("resnet18", 20).unwrap_err().to_string().contains("has 2 records"));
         assert!(file.for_model("vgg16", 10).unwrap_err().to_string().contains("has 0 records"));
-        file.for_model("resnet18", 10).unwrap().note_timing(timing(0.5, "lan", "m"));
+        let _ = file.for_model("resnet18", 10).unwrap().note_timing(timing(0.5, "lan", "m"));
         file.save().unwrap();
         let text: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
         assert_eq!(text["criticality"], several["criticality"]);

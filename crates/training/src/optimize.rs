@@ -42,7 +42,7 @@ use crate::tensor::Device;
 
 pub use error::OptimizeRunError;
 pub use snl::{SearchEpoch, SearchFigures};
-pub use sphynx::{SearchBenchOptions, SearchStepTime, measure_search_step};
+pub use sphynx::{EdgeFilters, SearchBenchOptions, SearchStepTime, measure_search_step};
 
 /// The longest file that an optimization writes for itself.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -248,9 +248,32 @@ impl Job<'_> {
     }
 }
 
-/// Whether a search goes on after this epoch.
-fn go_on(watch: &dyn OptimizeWatch) -> ControlFlow<()> {
-    if watch.should_stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+/// What a search tells while it runs.
+enum Told<'a, E> {
+    /// So many steps of an epoch are done. The answer does not matter.
+    Step { done: u64, steps: u64 },
+    /// An epoch is done; the answer is whether to go on.
+    Epoch(&'a E),
+}
+
+/// Listens to a search.
+type Listener<'a, E> = dyn FnMut(Told<'_, E>) -> ControlFlow<()> + 'a;
+
+/// Passes on what a search tells.
+fn listener<E>(
+    watch: &mut dyn OptimizeWatch,
+    tell: fn(&mut dyn OptimizeWatch, &E),
+) -> impl FnMut(Told<'_, E>) -> ControlFlow<()> {
+    move |told| match told {
+        Told::Step { done, steps } => {
+            watch.step(done, steps);
+            ControlFlow::Continue(())
+        }
+        Told::Epoch(epoch) => {
+            tell(watch, epoch);
+            if watch.should_stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T, OptimizeRunError> {

@@ -109,5 +109,6 @@ fn describe(timing: &PrivateTiming) -> String {
         }
         _ => String::new(),
     };
-    format!("{}, median of {}{session}", timing.setting(), timing.repeat)
+    let weights = if timing.random_weights { ", random weights" } else { "" };
+    format!("{}, median of {}{weights}{session}", timing.setting(), timing.repeat)
 }

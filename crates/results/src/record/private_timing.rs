@@ -47,6 +47,10 @@ pub struct PrivateTiming {
     pub repeat: usize,
     /// Whose: the model's digest.
     pub digest: String,
+    /// Whether its weights were random, where the trained ones were not kept. Times do not depend on them; widths of rings,
+    /// and so bytes, do a little.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub random_weights: bool,
 }
 
 impl PrivateTiming {

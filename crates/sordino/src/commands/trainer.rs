@@ -19,9 +19,10 @@ use recipes::method::Job;
 use recipes::recipe::Recipe;
 use results::{RECORDS, write_front};
 use training::optimize::OptimizeOptions;
-use training::run::{Outcome, RunOptions};
+use training::run::{Outcome, RunError, RunOptions};
 use training::tensor::{self, Device};
 
+use self::stop::Again;
 use super::optimize::{CommonArguments, RunArguments};
 use super::train::DeviceChoice;
 use super::{Answer, evaluate, sweep, train, write_json};
@@ -66,7 +67,11 @@ pub(super) fn train(arguments: &train::Arguments, out: &mut dyn Write) -> anyhow
         folder: folder.clone(),
         watch,
     });
+    stop::listen()?;
     let outcomes = training::run::train_together(members.collect(), &options)?;
+    if outcomes.iter().any(|outcome| matches!(outcome, Err(RunError::Stopped { .. }))) {
+        return Ok(stop::answer(Again::WithResume));
+    }
     let mut ended = Vec::with_capacity(runs.len());
     let mut failed = Vec::new();
     for ((_, folder, watch), outcome) in runs.iter().zip(outcomes) {
@@ -147,7 +152,11 @@ pub(super) fn optimize(
     let options = options(&common.run, data, &name.map_or(method.into(), |name| name.to_string_lossy()))?;
     let records = || std::fs::read(options.folder.join(RECORDS)).ok();
     let earlier = records();
-    let found = training::optimize::optimize(recipe, &options, &mut optimize_watch::Terminal::new())?;
+    stop::listen()?;
+    let found = match training::optimize::optimize(recipe, &options, &mut optimize_watch::Terminal::new()) {
+        Err(error) if error.is_stop() => return Ok(stop::answer(Again::Same)),
+        found => found?,
+    };
     if common.run.json {
         return write_json(out, &found);
     }
@@ -192,7 +201,7 @@ pub(super) fn sweep(
     // What others made counts, too.
     write_sweep(arguments, all, out)?;
     if stop::is_asked() {
-        return Ok(stop::answer());
+        return Ok(stop::answer(Again::Same));
     }
     tell_of_others(&outcome.others, &mut std::io::stderr().lock())?;
     must_not_have_failed(&outcome.failed, selected.len())?;
@@ -209,7 +218,7 @@ pub(super) fn sweep_of_workers(
 ) -> anyhow::Result<Answer> {
     write_sweep(arguments, all, out)?;
     if is_stopped {
-        return Ok(stop::answer());
+        return Ok(stop::answer(Again::Same));
     }
     let left = selected.iter().filter(|job| !many::is_done(job));
     let left: Vec<String> = left.map(|job| job.name.clone()).collect();

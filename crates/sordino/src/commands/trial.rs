@@ -6,7 +6,7 @@ use anyhow::bail;
 use indicatif::{ProgressBar, ProgressStyle};
 use network::inference_model::InferenceModel;
 use recipes::data::{self, DataRequest, SyntheticSize};
-use results::{FrozenModel, PrivateTiming, RecordFile, percent};
+use results::{FrozenModel, Noted, PrivateTiming, RecordFile, percent};
 
 /// Notes in a record what a model does on test images; the share that it tells right is from 0 to 1.
 pub(super) fn note_model(
@@ -31,7 +31,14 @@ pub(super) fn note_timing(
 ) -> anyhow::Result<()> {
     let mut records = RecordFile::open(record)?;
     let outline = model.outline();
-    records.for_model(&outline.name, outline.relu_count())?.note_timing(timing);
+    let noted = records.for_model(&outline.name, outline.relu_count())?.note_timing(timing);
+    if noted == Noted::No {
+        bail!(
+            "{} has a measurement of its trained weights with this protocol, which random ones do not replace; measure the \
+             model that was frozen from them, or leave --record out",
+            record.display()
+        );
+    }
     Ok(records.save()?)
 }
 

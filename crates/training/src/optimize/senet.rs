@@ -18,7 +18,7 @@ use recipes::method::OptimizeError;
 use recipes::method::senet::{self, SenetSection};
 
 use super::snl::{SETTLED, SearchFigures, trial_images};
-use super::{Found, Job, OptimizeRunError, OptimizeWatch, go_on, read_json};
+use super::{Found, Job, OptimizeRunError, OptimizeWatch, listener, read_json};
 use crate::assemble::{AssembleOptions, TrainableNetwork};
 use crate::learn::DeviceImages;
 use crate::run::{Images, assemble_options, image_set, learn_options, trained};
@@ -83,10 +83,8 @@ impl Job<'_> {
             shard_bytes: self.options.shard_bytes,
         };
         let set = DeviceImages::new(&image_set(&images.training), device)?;
-        let (network, figures) = locating.run(network, teacher, set, state.clone(), &mut |epoch| {
-            watch.search(epoch);
-            go_on(watch)
-        })?;
+        let mut listener = listener(watch, |watch, epoch| watch.search(epoch));
+        let (network, figures) = locating.run(network, teacher, set, state.clone(), &mut listener)?;
         self.save_settled(&network, network.mask(), state, settled, &figures)
     }
 }

@@ -25,7 +25,7 @@ use recipes::file::write_whole;
 use recipes::method::SnlSection;
 use recipes::recipe::{Distillation, MaskSection, ReadingOfWeight, StartSection};
 
-use super::{Found, Job, OptimizeRunError, OptimizeWatch, go_on, read_json, write_json};
+use super::{Found, Job, OptimizeRunError, OptimizeWatch, listener, read_json, write_json};
 use crate::assemble::{AssembleOptions, TrainableNetwork};
 use crate::learn::DeviceImages;
 use crate::run::{Images, assemble_options, image_set, learn_options, trained};
@@ -141,10 +141,8 @@ impl Job<'_> {
             shard_bytes: self.options.shard_bytes,
         };
         let set = DeviceImages::new(&image_set(&images.training), device)?;
-        let (network, settled, figures) = search.run(network, teacher, set, state.clone(), &mut |epoch| {
-            watch.search(epoch);
-            go_on(watch)
-        })?;
+        let mut listener = listener(watch, |watch, epoch| watch.search(epoch));
+        let (network, settled, figures) = search.run(network, teacher, set, state.clone(), &mut listener)?;
         self.save_settled(&network, &settled.mask, state, settled_folder, &figures)
     }
 

@@ -44,10 +44,11 @@ use recipes::method::{OptimizeError, PlannedNetwork};
 use recipes::recipe::{NetworkSection, Recipe, TeacherSection};
 use results::{RECORD, ResultRecord};
 
-use super::{Found, Job, OptimizeRunError, OptimizeWatch, go_on, read_json, write_json};
+use super::{Found, Job, OptimizeRunError, OptimizeWatch, listener, read_json, write_json};
 use crate::assemble::AssembleOptions;
 use crate::run::{Images, Member, RunOptions, Watch, assemble_options, train_together};
 pub use bench::{SearchBenchOptions, SearchStepTime, measure_search_step};
+pub use cell::EdgeFilters;
 use cells::CellSearcher;
 use locations::LocationSearcher;
 
@@ -109,10 +110,8 @@ impl Job<'_> {
             search.nodes, search.channels, search.depth, search.epochs
         );
         watch.part(&going_on(title, searcher.epochs_done()));
-        searcher.run(&folder, self.options.shard_bytes, &mut |epoch| {
-            watch.cells(epoch);
-            go_on(watch)
-        })
+        let mut listener = listener(watch, |watch, epoch| watch.cells(epoch));
+        searcher.run(&folder, self.options.shard_bytes, &mut listener)
     }
 
     /// The reduce cells of a search, or those that an earlier call found.
@@ -152,10 +151,8 @@ impl Job<'_> {
                 (&folder, device),
             )?;
             watch.part(&going_on(title, searcher.epochs_done()));
-            let last = searcher.run(&folder, self.options.shard_bytes, &mut |epoch| {
-                watch.locations(epoch);
-                go_on(watch)
-            })?;
+            let mut listener = listener(watch, |watch, epoch| watch.locations(epoch));
+            let last = searcher.run(&folder, self.options.shard_bytes, &mut listener)?;
             write_json(&file, &last)?;
         }
         let last: LocationEpoch = read_json(&file)?;

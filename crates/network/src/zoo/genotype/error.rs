@@ -65,6 +65,14 @@ pub enum GenotypeFault {
         /// What it reads.
         from: usize,
     },
+    /// A node that reads what is none.
+    #[error("node {node} reads node {from}; expected 0 to {}", node - 1)]
+    Below {
+        /// The node.
+        node: usize,
+        /// What it reads.
+        from: i64,
+    },
     /// An operation nobody knows.
     #[error("node {node} has the operation {word:?}; expected {}{}", known(), nearest(word))]
     Operation {

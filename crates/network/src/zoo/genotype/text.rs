@@ -20,7 +20,7 @@ const MAX_FILE_BYTES: u64 = 1 << 16;
 #[serde(deny_unknown_fields, expecting = "an edge")]
 struct EdgeText {
     op: String,
-    from: usize,
+    from: i64,
 }
 
 #[derive(Deserialize)]
@@ -118,7 +118,8 @@ fn wiring(nodes: &[Vec<EdgeText>]) -> Result<CellWiring, GenotypeFault> {
     let edge = |node: usize, text: &EdgeText| {
         let operation = CellOperation::SEARCHED.into_iter().find(|operation| operation.word() == text.op);
         let operation = operation.ok_or_else(|| GenotypeFault::Operation { node, word: text.op.clone() })?;
-        Ok(CellEdge { operation, from: text.from })
+        let from = usize::try_from(text.from).map_err(|_| GenotypeFault::Below { node, from: text.from })?;
+        Ok(CellEdge { operation, from })
     };
     let mut wiring = CellWiring::new();
     for (node, edges) in (2..).zip(nodes) {
@@ -154,6 +155,8 @@ mod tests {
         };
         let error = refused("op = \"skip\", from = 2", "op = \"skip\", from = 4");
         assert!(error.contains("normal cell: node 3 reads node 4") && error.contains("0 to 2"), "{error}");
+        let error = refused("op = \"skip\", from = 2", "op = \"skip\", from = -1");
+        assert!(error.contains("normal cell: node 3 reads node -1; expected 0 to 2"), "{error}");
         let error = refused("\"conv5\"", "\"cnv5\"");
         assert!(error.contains("\"cnv5\"") && error.contains("did you mean conv5?"), "{error}");
         let error = refused("\"conv5\"", "\"none\"");

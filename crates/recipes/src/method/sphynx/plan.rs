@@ -10,6 +10,9 @@ use super::{CellsSource, LocationSource, SphynxSection, candidates};
 use crate::method::{OptimizeError, PlannedNetwork, ReluBudget};
 use crate::recipe::Recipe;
 
+/// Networks that a search of locations may hold at once: the pairs of 20 cells, twice the paper's deepest network.
+const MOST_CANDIDATES: usize = 190;
+
 /// One network that a recipe asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SphynxPlan {
@@ -63,6 +66,14 @@ pub fn plan(
             side: shape.height,
             classes,
         };
+        let found = plan.candidates(section).len();
+        if locations == LocationSource::Search && found > MOST_CANDIDATES {
+            return Err(OptimizeError::ManySphynxLocations {
+                depth,
+                candidates: found,
+                most: MOST_CANDIDATES,
+            });
+        }
         // Whatever is already known is tried now, not after a search.
         let cells = plan.known_cells()?.unwrap_or_else(Genotype::sphynx);
         let reduce = plan.known_locations()?.unwrap_or([0, 1]);
@@ -210,6 +221,8 @@ mod tests {
         let text = plans("budget = 36000\nchannels = 5\ndepth = 7\nlocations = \"published\"", "sphynx")
             .unwrap_err();
         assert!(text.contains("7 cells") && text.contains("thirds"), "{text}");
+        let text = plans("budget = 30000000", "sphynx").unwrap_err();
+        assert!(text.contains("at most 190") && text.contains("thirds"), "{text}");
         let text = plans("budget = 25600\ncells = \"/nowhere/cells.toml\"", "sphynx").unwrap_err();
         assert!(text.contains("/nowhere/cells.toml"), "{text}");
     }

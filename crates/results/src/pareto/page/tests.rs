@@ -9,8 +9,8 @@ use network::zoo;
 fn example_groups() -> Vec<Group> {
     let mut measured = example("<b>measured</b> & frozen", 26_112, 71.15);
     measured.note_model(FrozenModel { file: "m.sordino".into(), digest: "m".into() }, 71.03, 10_000);
-    measured.note_timing(timing(0.0213, "loopback", "m"));
-    measured.note_timing(timing(0.264, "1000 Mb/s, 20 ms round trip", "m"));
+    let _ = measured.note_timing(timing(0.0213, "loopback", "m"));
+    let _ = measured.note_timing(timing(0.264, "1000 Mb/s, 20 ms round trip", "m"));
     // Two values follow each sign, and the older protocol measured it.
     let mut shared = example("shared signs", 26_113, 71.16);
     shared.compared = Compared::new(Counts { comparisons: 26_113, gated_values: 52_226 }, 26_113, 71.16);

@@ -27,7 +27,7 @@ use report::Report;
 use super::party::{Measured, cpu_seconds};
 use super::relay::relay;
 use crate::commands::link::Link;
-use crate::commands::model::{ModelArguments, trial_image};
+use crate::commands::model::{ModelArguments, Origin, trial_image};
 use crate::commands::progress::OfflineProgress;
 use crate::commands::servant::Servant;
 use crate::commands::trial::{digest, note_timing};
@@ -59,7 +59,7 @@ pub(super) struct Arguments {
     #[arg(long, default_value = "1", value_name = "COUNT")]
     threads: NonZeroUsize,
     /// Add what was measured to the record of the run that the model was frozen from: its folder, record.json or
-    /// records.json.
+    /// records.json. A network with random weights is noted as such, where the trained ones were not measured.
     #[arg(long, value_name = "RECORD")]
     record: Option<PathBuf>,
     /// Print JSON.
@@ -93,8 +93,8 @@ struct Outcome {
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     ensure!(arguments.repeat > 0 && arguments.batch > 0, "--repeat and --batch must be at least 1");
     ensure!(
-        arguments.record.is_none() || (arguments.model.file().is_some() && arguments.batch == 1),
-        "--record belongs to a model file that was frozen from a run, one image at a time"
+        arguments.record.is_none() || arguments.batch == 1,
+        "--record notes one image at a time; leave --batch out"
     );
     let (model, _) = arguments.model.load_or_freeze()?;
     let mut server = ServerProcess::start(arguments, &model)?;
@@ -124,7 +124,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let report = Report::new(arguments, &model, &client, &runs, &measured);
     if let Some(record) = &arguments.record {
         ensure!(report.matches_reference, "the answers were wrong, so their times are not noted");
-        note_timing(record, &model, report.timing(digest(&model)))?;
+        let has_random_weights = matches!(arguments.model.origin(), Origin::Random { .. });
+        note_timing(record, &model, report.timing(digest(&model), has_random_weights))?;
     }
     if arguments.json {
         write_json(out, &report)?;

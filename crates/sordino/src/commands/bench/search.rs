@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use clap::Args;
 use clap::builder::TypedValueParser as _;
+use clap::{Args, ValueEnum};
 use recipes::method::sphynx::Strategy;
 use serde::Serialize;
 
@@ -24,6 +24,9 @@ pub(in crate::commands) struct Arguments {
     /// Cells of the network under search.
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(3..=100).map(usize::from))]
     pub(in crate::commands) cells: usize,
+    /// How the second convolutions of a node's edges are computed [default: grouped on a processor, dense on a GPU].
+    #[arg(long, value_enum)]
+    pub(in crate::commands) filters: Option<Filters>,
     /// Images per step; 64, or 256 for pc-darts, if not given.
     #[arg(long, value_parser = clap::value_parser!(u16).range(2..).map(usize::from))]
     pub(in crate::commands) batch: Option<usize>,
@@ -45,6 +48,15 @@ pub(in crate::commands) struct Arguments {
     /// Print JSON.
     #[arg(long)]
     pub(in crate::commands) json: bool,
+}
+
+/// How the second convolutions of all edges of a node are one.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(in crate::commands) enum Filters {
+    /// Channels in groups, one for each edge.
+    Grouped,
+    /// All channels with all, and zeros between edges.
+    Dense,
 }
 
 #[derive(Serialize)]

@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 
 use anyhow::{Context, bail};
-use signal_hook::consts::SIGTERM;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// What makes a process see some GPUs alone.
@@ -55,7 +55,8 @@ pub(super) fn run(worker: &[OsString], devices: &[WorkerDevice]) -> anyhow::Resu
     let told: Vec<_> =
         devices.iter().map(|device| device.worker(visible.as_deref())).collect::<Result<_, _>>()?;
     let program = std::env::current_exe().context("cannot find the program that workers are started from")?;
-    let mut signals = Signals::new([SIGTERM])?;
+    // A terminal's Ctrl-C reaches the workers, too; this process must be there to wait for them.
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let mut workers: Vec<Child> = Vec::new();
     for (device, visible) in told {
         let mut command = Command::new(&program);
@@ -67,8 +68,11 @@ pub(super) fn run(worker: &[OsString], devices: &[WorkerDevice]) -> anyhow::Resu
     let stop = signals.handle();
     let forwarding = std::thread::spawn(move || {
         let mut is_stopped = false;
-        for _ in signals.forever() {
+        for signal in signals.forever() {
             is_stopped = true;
+            if signal == SIGINT {
+                continue;
+            }
             for number in numbers.iter().filter_map(|number| rustix::process::Pid::from_raw(*number)) {
                 // One that has ended needs no word.
                 let _ = rustix::process::kill_process(number, rustix::process::Signal::TERM);

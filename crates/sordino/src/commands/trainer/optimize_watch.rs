@@ -55,7 +55,7 @@ impl Watch for Terminal {
 
 impl OptimizeWatch for Terminal {
     fn part(&mut self, title: &str) {
-        self.0.say(&format!("== {title}"));
+        self.0.begin_part(title);
     }
 
     fn search(&mut self, epoch: &SearchEpoch) {

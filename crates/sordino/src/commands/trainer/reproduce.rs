@@ -49,7 +49,7 @@ pub(in crate::commands) fn reproduce(
         writeln!(out, "\nnext: sordino pareto {} -o pareto.html", whole.folder.display())?;
     }
     if stop::is_asked() {
-        return Ok(stop::answer());
+        return Ok(stop::answer(stop::Again::Same));
     }
     tell_of_others(&outcome.others, out)?;
     super::must_not_have_failed(&outcome.failed, jobs.len())?;

@@ -5,7 +5,7 @@ use network::zoo;
 use recipes::method::sphynx::CellSearch;
 use recipes::recipe::Precision;
 use training::learn::{self, BenchOptions, GraphUse};
-use training::optimize::{self, SearchBenchOptions};
+use training::optimize::{self, EdgeFilters, SearchBenchOptions};
 use training::tensor::{self, Device};
 
 use crate::commands::bench::search;
@@ -63,6 +63,10 @@ pub(in crate::commands) fn measure_search_step(
     let precision = if device == Device::Cpu { Precision::F32 } else { search.precision };
     let options = SearchBenchOptions {
         search,
+        filters: arguments.filters.map(|filters| match filters {
+            search::Filters::Grouped => EdgeFilters::Grouped,
+            search::Filters::Dense => EdgeFilters::Dense,
+        }),
         steps: arguments.steps,
         side: arguments.side,
         classes: arguments.classes,

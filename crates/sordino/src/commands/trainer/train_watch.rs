@@ -12,6 +12,9 @@ use training::run::Watch;
 use super::stop;
 use crate::report::grouped;
 
+/// The bar within an epoch.
+const STEPS: &str = "step  {bar:24} {pos}/{len}  {wide_msg}";
+
 /// Tells a person how far a run is.
 pub(super) struct Terminal {
     is_terminal: bool,
@@ -51,9 +54,16 @@ impl Terminal {
         self.sign = Some(sign);
     }
 
+    /// Another part of the work begins: nothing of the one before stays on the screen but its lines.
+    pub(super) fn begin_part(&mut self, title: &str) {
+        self.steps.finish_and_clear();
+        self.images_per_epoch = 0;
+        self.say(&format!("== {title}"));
+    }
+
     /// Nothing can be done when even stderr is closed.
     pub(super) fn say(&self, text: &str) {
-        if self.is_terminal && self.total > 0 {
+        if self.is_terminal && !self.steps.is_hidden() {
             let _ = self.bars.println(text);
         } else {
             let _ = writeln!(std::io::stderr().lock(), "{}{text}", self.name);
@@ -94,13 +104,17 @@ impl Watch for Terminal {
             self.epochs = self.bar(epochs, "epoch {bar:24} {pos}/{len}, {eta} left");
             self.epochs.set_position(u64::from(start.resumed_after));
             self.epochs.reset_eta();
-            self.steps = self.bar(1, "step  {bar:24} {pos}/{len}  {wide_msg}");
+            self.steps = self.bar(1, STEPS);
         }
     }
 
     fn step(&mut self, done: u64, steps: u64) {
         if !self.is_terminal {
             return;
+        }
+        if self.steps.is_hidden() || self.steps.is_finished() {
+            // A search, which begins without the word that a run begins with.
+            self.steps = self.bar(1, STEPS);
         }
         if done <= 1 {
             self.epoch_began = Instant::now();
@@ -109,8 +123,11 @@ impl Watch for Terminal {
         self.steps.set_position(done);
         let seconds = self.epoch_began.elapsed().as_secs_f64();
         if done > 1 && seconds > 0.0 {
-            let images = self.images_per_epoch as f64 * (done - 1) as f64 / steps.max(1) as f64;
-            self.steps.set_message(format!("{:.0} images/s", images / seconds));
+            let rate = (done - 1) as f64 / seconds;
+            self.steps.set_message(match self.images_per_epoch {
+                0 => format!("{rate:.1} steps/s"),
+                images => format!("{:.0} images/s", rate * images as f64 / steps.max(1) as f64),
+            });
         }
     }
 

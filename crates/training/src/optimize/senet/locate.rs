@@ -1,6 +1,5 @@
 //! The search of locations: the network learns under its mask, and the mask moves to where it differs most from the teacher.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use network::cost::Cost;
@@ -11,9 +10,9 @@ use recipes::recipe::Distillation;
 use crate::assemble::TrainableNetwork;
 use crate::distill::Losses;
 use crate::learn::{DeviceImages, LearnOptions, Learner, Optimizer, StepRates, evaluate};
-use crate::optimize::OptimizeRunError;
 use crate::optimize::identity::comparable;
 use crate::optimize::snl::{SearchEpoch, SearchFigures, SearchLog};
+use crate::optimize::{Listener, OptimizeRunError, Told};
 
 /// Images of one step of a trial.
 const TRIAL_BATCH: usize = 250;
@@ -42,7 +41,7 @@ impl Locating<'_> {
         teacher: TrainableNetwork,
         images: DeviceImages,
         mut state: State,
-        watch: &mut dyn FnMut(&SearchEpoch) -> ControlFlow<()>,
+        listener: &mut Listener<'_, SearchEpoch>,
     ) -> Result<(TrainableNetwork, SearchFigures), OptimizeRunError> {
         let earlier = self.earlier(&state)?;
         let mask = match &earlier {
@@ -61,9 +60,9 @@ impl Locating<'_> {
         learner.watch_differences()?;
         let mut log = SearchLog::open(self.folder, state.epoch)?;
         while state.epoch < self.section.epochs {
-            let epoch = self.epoch(&mut learner, &mut state)?;
+            let epoch = self.epoch(&mut learner, &mut state, listener)?;
             log.add(&epoch)?;
-            let is_stopping = watch(&epoch).is_break();
+            let is_stopping = listener(Told::Epoch(&epoch)).is_break();
             let goes_on = state.epoch < self.section.epochs;
             if goes_on && (is_stopping || state.epoch.is_multiple_of(self.section.checkpoint_every.max(1))) {
                 self.save(&learner, &state)?;
@@ -76,10 +75,18 @@ impl Locating<'_> {
     }
 
     /// Learns an epoch under the mask and moves it.
-    fn epoch(&self, learner: &mut Learner, state: &mut State) -> Result<SearchEpoch, OptimizeRunError> {
+    fn epoch(
+        &self,
+        learner: &mut Learner,
+        state: &mut State,
+        listener: &mut Listener<'_, SearchEpoch>,
+    ) -> Result<SearchEpoch, OptimizeRunError> {
         let learning_rate = self.section.learning_rate as f32;
         let rates = |_| StepRates { learning_rate, ..StepRates::default() };
-        let figures = learner.run_epoch(u64::from(state.epoch), &rates, &mut |_| {})?;
+        let steps = learner.steps_per_epoch();
+        let figures = learner.run_epoch(u64::from(state.epoch), &rates, &mut |done| {
+            let _ = listener(Told::Step { done, steps });
+        })?;
         let differences = learner.take_differences();
         let mask = highest_in_each_site(learner.network().spec(), &differences, &self.counts);
         learner.network_mut().move_mask(&mask);

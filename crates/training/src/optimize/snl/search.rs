@@ -19,8 +19,8 @@ use super::count::{Counter, next_look};
 use crate::assemble::TrainableNetwork;
 use crate::distill::Losses;
 use crate::learn::{DeviceImages, EpochFigures, LearnOptions, Learner, Optimizer, StepRates, evaluate};
-use crate::optimize::OptimizeRunError;
 use crate::optimize::identity::comparable;
+use crate::optimize::{Listener, OptimizeRunError, Told};
 use crate::tensor::to_floats;
 
 /// Images of one step of a trial.
@@ -109,7 +109,7 @@ impl Search<'_> {
         teacher: TrainableNetwork,
         images: DeviceImages,
         state: State,
-        watch: &mut dyn FnMut(&SearchEpoch) -> ControlFlow<()>,
+        listener: &mut Listener<'_, SearchEpoch>,
     ) -> Result<(TrainableNetwork, Settled, SearchFigures), OptimizeRunError> {
         network.enable_keep_scores(self.section.granularity)?;
         let start = network.relu_count();
@@ -133,7 +133,7 @@ impl Search<'_> {
         if running.search.section.taylor_epochs.is_some() {
             running.learner.watch_worth();
         }
-        running.go(watch)
+        running.go(listener)
     }
 
     /// The last checkpoint of an interrupted search, if there is one.
@@ -172,7 +172,7 @@ impl Search<'_> {
 impl Running<'_> {
     fn go(
         mut self,
-        watch: &mut dyn FnMut(&SearchEpoch) -> ControlFlow<()>,
+        listener: &mut Listener<'_, SearchEpoch>,
     ) -> Result<(TrainableNetwork, Settled, SearchFigures), OptimizeRunError> {
         let mut log = SearchLog::open(self.search.folder, self.state.epoch)?;
         let stop = self.stop_count();
@@ -186,12 +186,12 @@ impl Running<'_> {
                 });
             }
             let epoch = match self.search.section.taylor_epochs {
-                Some(epochs) => self.taylor_epoch(epochs)?,
-                None => self.epoch()?,
+                Some(epochs) => self.taylor_epoch(epochs, listener)?,
+                None => self.epoch(listener)?,
             };
             kept = epoch.counts.comparisons;
             log.add(&epoch)?;
-            let is_stopping = watch(&epoch).is_break();
+            let is_stopping = listener(Told::Epoch(&epoch)).is_break();
             self.penalty.observe(kept);
             let is_due = self.state.epoch.is_multiple_of(self.search.section.checkpoint_every.max(1));
             if kept > stop && (is_due || is_stopping) {
@@ -215,12 +215,13 @@ impl Running<'_> {
     }
 
     /// Learns one epoch, or less when the budget is reached in it.
-    fn epoch(&mut self) -> Result<SearchEpoch, OptimizeRunError> {
+    fn epoch(&mut self, listener: &mut Listener<'_, SearchEpoch>) -> Result<SearchEpoch, OptimizeRunError> {
         let penalty = self.penalty.value();
         let learning_rate = self.search.section.learning_rate as f32;
         let rates = |_| StepRates { learning_rate, keep_penalty: penalty as f32, ..StepRates::default() };
         let stop = self.stop_count();
-        let longest = (self.learner.steps_per_epoch() / 16).max(1);
+        let steps = self.learner.steps_per_epoch();
+        let longest = (steps / 16).max(1);
         let counter = &self.counter;
         let mut look = next_look(
             |threshold| counter.above(self.learner.network(), threshold),
@@ -230,6 +231,7 @@ impl Running<'_> {
         );
         let figures =
             self.learner.run_epoch_until(u64::from(self.state.epoch), &rates, &mut |network, done| {
+                let _ = listener(Told::Step { done, steps });
                 if done < look {
                     return ControlFlow::Continue(());
                 }
@@ -244,10 +246,17 @@ impl Running<'_> {
     }
 
     /// Learns one epoch with scores as they are, and drops those that were worth least in it.
-    fn taylor_epoch(&mut self, epochs: u32) -> Result<SearchEpoch, OptimizeRunError> {
+    fn taylor_epoch(
+        &mut self,
+        epochs: u32,
+        listener: &mut Listener<'_, SearchEpoch>,
+    ) -> Result<SearchEpoch, OptimizeRunError> {
         let learning_rate = self.search.section.learning_rate as f32;
         let rates = |_| StepRates { learning_rate, ..StepRates::default() };
-        let figures = self.learner.run_epoch(u64::from(self.state.epoch), &rates, &mut |_| {})?;
+        let steps = self.learner.steps_per_epoch();
+        let figures = self.learner.run_epoch(u64::from(self.state.epoch), &rates, &mut |done| {
+            let _ = listener(Told::Step { done, steps });
+        })?;
         let kept = taylor::kept_after(self.start, self.search.budget, self.state.epoch + 1, epochs);
         let worth = self.learner.take_worth();
         let (granularity, before) = (self.search.section.granularity, self.score_lists());

@@ -8,9 +8,10 @@ use recipes::method::sphynx::{CellSearch, Strategy};
 use recipes::random::Stream;
 use recipes::recipe::Augmentation;
 
+use super::cell::EdgeFilters;
 use super::cells::Learning;
 use super::halves::Half;
-use super::network::SearchNetwork;
+use super::network::{Computation, SearchNetwork};
 use super::recorded::Recorded;
 use crate::learn::LearnError;
 use crate::tensor::{Device, OperationCounts, count_operations, guarded};
@@ -23,6 +24,8 @@ const STRETCHES: usize = 10;
 pub struct SearchBenchOptions {
     /// The network under search and its batch.
     pub search: CellSearch,
+    /// How second convolutions are computed; as searches on the device do it, where absent.
+    pub filters: Option<EdgeFilters>,
     /// Measured steps, after those that warm up.
     pub steps: usize,
     /// Side of the images.
@@ -50,9 +53,11 @@ pub fn measure_search_step(
     options: &SearchBenchOptions,
     device: Device,
 ) -> Result<SearchStepTime, LearnError> {
-    let SearchBenchOptions { search, steps, side, classes } = options;
+    let SearchBenchOptions { search, filters, steps, side, classes } = options;
     let stretch = steps.div_ceil(STRETCHES).max(1);
-    let network = SearchNetwork::new(search, Shape::image(*side), *classes, 1, device)?;
+    let usual = Computation::on(device, search);
+    let computation = Computation { filters: filters.unwrap_or(usual.filters), ..usual };
+    let network = SearchNetwork::new(search, Shape::image(*side), *classes, 1, computation)?;
     let set = random_images((*side, *classes), 2 * stretch * search.batch());
     let augmentation = Augmentation { crop_padding: 4, flip: true, ..Augmentation::default() };
     let halves = Half::both(&set, (search.batch(), augmentation), 1, device)?;

@@ -19,6 +19,16 @@ const PARTS: usize = 4;
 const CONVOLUTIONS: [(&str, usize, i64, bool); 4] =
     [("conv3", 3, 1, true), ("conv5", 5, 1, true), ("dilated3", 3, 2, false), ("dilated5", 5, 2, false)];
 
+/// How the second convolutions of all edges that leave a node are one. Both compute the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EdgeFilters {
+    /// Channels in groups, one for each edge.
+    Grouped,
+    /// All channels with all, and zeros between edges: up to four times the multiplications, but of the kind that GPUs
+    /// are built for. Groups of five channels are not.
+    Dense,
+}
+
 /// Where a cell stands and what it must know of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct CellPlace {
@@ -34,6 +44,7 @@ pub(super) struct CellPlace {
     pub(super) is_partial: bool,
     pub(super) post: Post,
     pub(super) preprocesses: bool,
+    pub(super) filters: EdgeFilters,
 }
 
 impl CellPlace {
@@ -133,6 +144,8 @@ struct Source {
     count: i64,
     skip: Option<Reduce>,
     convolutions: [Convolution; 4],
+    /// Where filters are dense: 1 within an edge, 0 between two.
+    blocks: Option<Tensor>,
     /// Of what skip and convolutions make, side by side.
     norm: Norm,
     average: Norm,
@@ -160,7 +173,7 @@ impl SearchCell {
         let post = place.name("post");
         Self {
             inputs: [input(0, "older"), input(1, "newer")],
-            sources: (0..=place.nodes).map(|source| Source::new(&place, source, lookup)).collect(),
+            sources: (0..=place.nodes).map(|source| Source::new(&place, source, lookup, device)).collect(),
             post: (weight(&post), lookup.bias(&post), lookup.norm(&post)),
             shuffle: place.is_partial.then(|| {
                 let order = shuffled(place.channels);
@@ -268,13 +281,15 @@ impl Reduce {
 }
 
 impl Source {
-    fn new(place: &CellPlace, source: usize, lookup: &Lookup<'_>) -> Self {
+    fn new(place: &CellPlace, source: usize, lookup: &Lookup<'_>, device: Device) -> Self {
         let name = |part: &str| place.name(&format!("node{source}.{part}"));
         let weight = |name: &str| lookup.weight(name).expect("it was declared for the same place");
         let count = targets(source, place.nodes).len() as i64;
+        let is_dense = place.filters == EdgeFilters::Dense && count > 1;
         Self {
             stride: place.stride(source),
             count,
+            blocks: is_dense.then(|| blocks(count as usize, place.active(), device)),
             skip: (place.stride(source) == 2).then(|| Reduce::new(&name("skip"), count, lookup)),
             convolutions: CONVOLUTIONS.map(|(part, filter, dilation, is_pair)| Convolution {
                 padding: dilation * (filter as i64 - 1) / 2,
@@ -319,14 +334,18 @@ impl Source {
         mode: Mode<'_>,
     ) -> Tensor {
         let Convolution { padding, dilation, first, second } = convolution;
-        let conv = |input: &Tensor, weight: usize, stride: i64, groups: i64| {
-            let weight = parameters.leaf(weight);
+        let conv = |input: &Tensor, weight: &Tensor, stride: i64, groups: i64| {
             input.conv2d(weight, None::<&Tensor>, [stride; 2], [*padding; 2], [*dilation; 2], groups)
         };
-        let value = conv(value, *first, self.stride, 1);
-        match second {
-            None => value,
-            Some((norm, weight)) => conv(&norm.apply(&value, parameters, mode), *weight, 1, self.count),
+        let value = conv(value, parameters.leaf(*first), self.stride, 1);
+        let Some((norm, weight)) = second else { return value };
+        let (value, weight) = (norm.apply(&value, parameters, mode), parameters.leaf(*weight));
+        match &self.blocks {
+            None => conv(&value, weight, 1, self.count),
+            Some(blocks) => {
+                let dense = weight.repeat([1, self.count, 1, 1]) * blocks.to_kind(weight.kind());
+                conv(&value, &dense, 1, 1)
+            }
         }
     }
 
@@ -349,6 +368,14 @@ impl Source {
     }
 }
 
+/// 1 where an output and an input belong to the same edge: (outputs, inputs, 1, 1).
+fn blocks(edges: usize, channels: usize, device: Device) -> Tensor {
+    let all = edges * channels;
+    let same = |place: usize| f32::from(u8::from(place / all / channels == place % all / channels));
+    let table: Vec<f32> = (0..all * all).map(same).collect();
+    device.floats(&table, &[all as i64, all as i64, 1, 1])
+}
+
 /// Channels in the order that brings every fourth of them to the front, whatever their number.
 fn shuffled(channels: usize) -> Vec<i64> {
     let columns = channels.div_ceil(PARTS);
@@ -361,6 +388,12 @@ fn shuffled(channels: usize) -> Vec<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_are_square_and_lie_on_the_diagonal() {
+        let table = crate::tensor::to_floats(&blocks(2, 2, Device::Cpu));
+        assert_eq!(table, [1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1].map(|bit| bit as f32));
+    }
 
     #[test]
     fn shuffling_keeps_every_channel_once() {

@@ -8,7 +8,6 @@
 //!
 //! Of second order, the loss of the scores is that behind one step of the weights (`second_order`).
 
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
@@ -23,14 +22,14 @@ use recipes::recipe::{Augmentation, ScheduleKind, UpdateEvery};
 use recipes::schedule::LearningRate;
 
 use super::halves::Half;
-use super::network::SearchNetwork;
+use super::network::{Computation, SearchNetwork};
 use super::recorded::{Recordable, Recorded};
 use super::state::{load, named_memory, save_arrays};
 use crate::assemble::{Mode, NumberKinds, Parameters};
 use crate::distill::{Targets, cross_entropy};
 use crate::learn::{LearnError, Memory, Optimizer, Row, evaluate_with, shorten};
-use crate::optimize::OptimizeRunError;
 use crate::optimize::identity::comparable;
+use crate::optimize::{Listener, OptimizeRunError, Told};
 use crate::tensor::{Device, Kind, Tensor, guarded, no_grad, to_floats};
 
 /// Images of one step of a trial.
@@ -70,7 +69,8 @@ impl<'a> CellSearcher<'a> {
         device: Device,
     ) -> Result<Self, OptimizeRunError> {
         let seed = state.recipe.seed;
-        let network = SearchNetwork::new(search, set.shape, set.classes.len(), seed, device)?;
+        let network =
+            SearchNetwork::new(search, set.shape, set.classes.len(), seed, Computation::on(device, search))?;
         let halves = Half::both(set, (search.batch(), augmentation), seed, device)?;
         let learning =
             guarded(|| Learning::new(network, halves, search, device)).map_err(LearnError::from)?;
@@ -99,15 +99,15 @@ impl<'a> CellSearcher<'a> {
         mut self,
         folder: &Path,
         shard_bytes: u64,
-        watch: &mut dyn FnMut(&CellEpoch) -> ControlFlow<()>,
+        listener: &mut Listener<'_, CellEpoch>,
     ) -> Result<Genotype, OptimizeRunError> {
         std::fs::create_dir_all(folder).map_err(FileError::on("make the folder", folder))?;
         let path = folder.join(CELL_LOG);
         let mut log = SearchLog::open::<CellEpoch>(&path, self.state.epoch)?;
         while self.state.epoch < self.search.epochs {
-            let epoch = self.epoch()?;
+            let epoch = self.epoch(listener)?;
             log.add(&epoch)?;
-            let is_stopping = watch(&epoch).is_break();
+            let is_stopping = listener(Told::Epoch(&epoch)).is_break();
             let is_last = self.state.epoch == self.search.epochs;
             let is_due = self.state.epoch.is_multiple_of(self.search.checkpoint_every.max(1));
             if is_last || is_due || is_stopping {
@@ -137,7 +137,7 @@ impl<'a> CellSearcher<'a> {
     }
 
     /// Learns one epoch.
-    fn epoch(&mut self) -> Result<CellEpoch, OptimizeRunError> {
+    fn epoch(&mut self, listener: &mut Listener<'_, CellEpoch>) -> Result<CellEpoch, OptimizeRunError> {
         let began = Instant::now();
         let number = self.state.epoch;
         let steps = self.learning.halves[0].steps();
@@ -150,10 +150,11 @@ impl<'a> CellSearcher<'a> {
         .map_err(LearnError::from)?;
         let moves_scores = number >= self.search.frozen_epochs();
         let is_second_order = self.search.strategy == Strategy::DartsSecond;
-        for _ in 0..steps {
+        for done in 1..=steps {
             self.recorded[usize::from(moves_scores)].run(self.device, &mut self.learning, |learning| {
                 learning.step(moves_scores, is_second_order);
             })?;
+            let _ = listener(Told::Step { done, steps });
         }
         let totals = guarded(|| to_floats(&self.learning.totals)).map_err(LearnError::from)?;
         let seconds = began.elapsed().as_secs_f64();

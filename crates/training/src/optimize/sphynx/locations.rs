@@ -4,7 +4,6 @@
 //! the loss (`recipes::method::sphynx::LocationScores`). The temperature falls in a line. "Until converged" is not
 //! defined in the paper; the number of epochs is fixed.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Instant;
 
@@ -26,8 +25,8 @@ use super::halves::Half;
 use super::state::{load, save_arrays};
 use crate::assemble::AssembleOptions;
 use crate::learn::LearnError;
-use crate::optimize::OptimizeRunError;
 use crate::optimize::identity::comparable;
+use crate::optimize::{Listener, OptimizeRunError, Told};
 use crate::tensor::Device;
 
 /// Where a checkpoint keeps the scores.
@@ -91,16 +90,16 @@ impl<'a> LocationSearcher<'a> {
         mut self,
         folder: &Path,
         shard_bytes: u64,
-        watch: &mut dyn FnMut(&LocationEpoch) -> ControlFlow<()>,
+        listener: &mut Listener<'_, LocationEpoch>,
     ) -> Result<LocationEpoch, OptimizeRunError> {
         std::fs::create_dir_all(folder).map_err(FileError::on("make the folder", folder))?;
         let path = folder.join(LOCATION_LOG);
         let mut log = SearchLog::open::<LocationEpoch>(&path, self.state.epoch)?;
         let mut last = None;
         while self.state.epoch < self.search.epochs {
-            let epoch = self.epoch()?;
+            let epoch = self.epoch(listener)?;
             log.add(&epoch)?;
-            let is_stopping = watch(&epoch).is_break();
+            let is_stopping = listener(Told::Epoch(&epoch)).is_break();
             last = Some(epoch);
             let is_last = self.state.epoch == self.search.epochs;
             let is_due = self.state.epoch.is_multiple_of(self.search.checkpoint_every.max(1));
@@ -118,7 +117,10 @@ impl<'a> LocationSearcher<'a> {
         })
     }
 
-    fn epoch(&mut self) -> Result<LocationEpoch, OptimizeRunError> {
+    fn epoch(
+        &mut self,
+        listener: &mut Listener<'_, LocationEpoch>,
+    ) -> Result<LocationEpoch, OptimizeRunError> {
         let began = Instant::now();
         let number = self.state.epoch;
         let steps = self.branches.steps();
@@ -127,7 +129,7 @@ impl<'a> LocationSearcher<'a> {
         let temperature = self.temperature(number);
         let mut stream = Stream::new(&format!("locations of epoch {number}"), self.state.recipe.seed);
         let mut drawn = vec![0; self.candidates.len()];
-        for _ in 0..steps {
+        for done in 1..=steps {
             if self.search.order == UpdateOrder::ScoresFirst {
                 self.move_scores(temperature, &mut stream)?;
             }
@@ -137,6 +139,7 @@ impl<'a> LocationSearcher<'a> {
             if self.search.order == UpdateOrder::WeightsFirst {
                 self.move_scores(temperature, &mut stream)?;
             }
+            let _ = listener(Told::Step { done, steps });
         }
         let [loss, score_loss] = self.branches.losses()?;
         if !loss.is_finite() || !score_loss.is_finite() {

@@ -16,7 +16,7 @@ use network::zoo::genotype::CellKind;
 use recipes::method::sphynx::{CellScores, CellSearch, Post, Preprocess, Strategy, edges};
 use recipes::recipe::{Initialization, Precision};
 
-use super::cell::{CellPlace, SearchCell};
+use super::cell::{CellPlace, EdgeFilters, SearchCell};
 use super::weights::{Layout, OperationWeights, edges_by_source};
 use crate::assemble::{
     AssembleError, Declared, Fan, Mode, Norm, NumberKinds, Parameters, Role, Setting, Start, Statistics,
@@ -26,6 +26,24 @@ use crate::tensor::{Device, Tensor, guarded, to_floats};
 
 /// How far first scores lie from 0 (the authors' code).
 const FIRST_DEVIATION: f64 = 1e-3;
+
+/// On what and how a network under search is computed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Computation {
+    pub(crate) device: Device,
+    pub(crate) precision: Precision,
+    pub(crate) filters: EdgeFilters,
+}
+
+impl Computation {
+    /// What fits a device.
+    pub(crate) fn on(device: Device, search: &CellSearch) -> Self {
+        match device {
+            Device::Cpu => Self { device, precision: Precision::F32, filters: EdgeFilters::Grouped },
+            _ => Self { device, precision: search.precision, filters: EdgeFilters::Dense },
+        }
+    }
+}
 
 /// A network under search, with weights and scores.
 pub(crate) struct SearchNetwork {
@@ -50,25 +68,13 @@ impl SearchNetwork {
         image: Shape,
         classes: usize,
         seed: u64,
-        device: Device,
-    ) -> Result<Self, AssembleError> {
-        let precision = if device == Device::Cpu { Precision::F32 } else { search.precision };
-        Self::with_precision(search, image, classes, seed, device, precision)
-    }
-
-    pub(super) fn with_precision(
-        search: &CellSearch,
-        image: Shape,
-        classes: usize,
-        seed: u64,
-        device: Device,
-        precision: Precision,
+        Computation { device, precision, filters }: Computation,
     ) -> Result<Self, AssembleError> {
         let setting = Setting { device, precision, innermost_channels: false };
         // Scores are few and move little: sixteen bits would not tell their steps.
         let is_short = precision == Precision::Bf16;
         let exact = Setting { precision: if is_short { Precision::F32 } else { precision }, ..setting };
-        let places = places(search);
+        let places = places(search, filters);
         let channels = places.last().map_or(0, |place| place.channels);
         let stem_channels = 3 * search.channels;
         let mut declared = Declarations::default();
@@ -186,7 +192,7 @@ impl SearchNetwork {
 }
 
 /// Where each cell stands; reductions at one and two thirds.
-fn places(search: &CellSearch) -> Vec<CellPlace> {
+fn places(search: &CellSearch, filters: EdgeFilters) -> Vec<CellPlace> {
     let growth = if search.post == Post::Paper { 4 } else { 2 };
     let reduces = [search.depth / 3, 2 * search.depth / 3];
     let mut places = Vec::with_capacity(search.depth);
@@ -208,6 +214,7 @@ fn places(search: &CellSearch) -> Vec<CellPlace> {
             is_partial: search.strategy == Strategy::PcDarts,
             post: search.post,
             preprocesses: search.preprocess == Preprocess::Linear,
+            filters,
         });
         inputs = [inputs[1], channels];
         previous_reduced = kind == CellKind::Reduce;

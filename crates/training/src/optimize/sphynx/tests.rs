@@ -15,12 +15,14 @@ use recipes::recipe::{Augmentation, Precision};
 
 mod planted;
 
+use super::cell::EdgeFilters;
 use super::cells::Learning;
 use super::halves::Half;
-use super::network::SearchNetwork;
+use super::network::{Computation, SearchNetwork};
 use super::weights::{edges_by_source, targets};
 use super::*;
 use crate::assemble::{Mode, TrainableNetwork};
+use crate::optimize::Told;
 use crate::tensor::{Device, Kind, Tensor, no_grad, to_floats};
 
 /// Cells with every operation, in both kinds of cells.
@@ -40,7 +42,8 @@ fn small() -> CellSearch {
 
 fn network(search: &CellSearch, precision: Precision) -> SearchNetwork {
     crate::tensor::set_threads(1);
-    SearchNetwork::with_precision(search, Shape::image(8), 10, 1, Device::Cpu, precision).unwrap()
+    let computation = Computation { precision, ..Computation::on(Device::Cpu, search) };
+    SearchNetwork::new(search, Shape::image(8), 10, 1, computation).unwrap()
 }
 
 fn images(training: usize) -> Dataset {
@@ -217,6 +220,30 @@ fn gradients_of_scores_are_those_of_the_loss() {
 }
 
 #[test]
+fn dense_filters_compute_what_groups_do() {
+    for strategy in [Strategy::Darts, Strategy::PcDarts] {
+        let search = CellSearch { strategy, channels: 4, ..small() };
+        let usual = Computation { precision: Precision::F64, ..Computation::on(Device::Cpu, &search) };
+        let gradients = |filters: EdgeFilters| {
+            let halves =
+                Half::both(&images(16), (search.batch(), Augmentation::default()), 1, Device::Cpu).unwrap();
+            let computation = Computation { filters, ..usual };
+            let network = SearchNetwork::new(&search, Shape::image(8), 10, 1, computation).unwrap();
+            let mut learning = Learning::new(network, halves, &search, Device::Cpu);
+            learning.halves.iter_mut().for_each(|half| half.begin_epoch(0, 0.05));
+            let row = learning.halves[0].read();
+            let batch = learning.halves[0].batch(&row, Kind::Double);
+            learning.both_gradients(&batch).map(|gradient| to_floats(&gradient))
+        };
+        let (grouped, dense) = (gradients(EdgeFilters::Grouped), gradients(EdgeFilters::Dense));
+        for (one, other) in grouped.iter().flatten().zip(dense.iter().flatten()) {
+            assert!((one - other).abs() <= 1e-6 * (1.0 + one.abs()), "{one} is not {other}");
+        }
+        assert!(grouped.iter().flatten().any(|number| number.abs() > 1e-3), "it learns something");
+    }
+}
+
+#[test]
 fn gradients_of_second_order_look_one_step_ahead() {
     let search = CellSearch { nodes: 1, ..small() };
     let mut learning = learning(&search, Precision::F64, 32);
@@ -315,8 +342,8 @@ fn an_interrupted_search_of_cells_goes_on_to_the_same_bits() {
             .unwrap();
         // The watch stops the second after its first epoch, as a signal would.
         let cut = std::panic::AssertUnwindSafe(|| {
-            begin(folders[1].path()).run(folders[1].path(), 1 << 20, &mut |epoch: &CellEpoch| {
-                assert!(epoch.epoch < 2, "interrupted");
+            begin(folders[1].path()).run(folders[1].path(), 1 << 20, &mut |told| {
+                assert!(!matches!(told, Told::Epoch(CellEpoch { epoch: 2.., .. })), "interrupted");
                 ControlFlow::Continue(())
             })
         });

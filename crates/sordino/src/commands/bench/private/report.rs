@@ -157,7 +157,7 @@ impl Report {
     }
 
     /// What a result's record keeps of it.
-    pub(super) fn timing(&self, digest: String) -> PrivateTiming {
+    pub(super) fn timing(&self, digest: String, random_weights: bool) -> PrivateTiming {
         let bytes = |phase: &PhaseReport| phase.traffic.bytes_up + phase.traffic.bytes_down;
         // What first and further images take is known one by one only as planned, so the plan must have been right.
         let as_planned =
@@ -179,6 +179,7 @@ impl Report {
             work_s: self.work_by_kind(),
             repeat: self.repeat,
             digest,
+            random_weights,
         }
     }
 

@@ -12,6 +12,7 @@ use recipes::recipe::Augmentation;
 
 use super::super::*;
 use super::state;
+use crate::optimize::Told;
 use crate::tensor::Device;
 
 const SIDE: usize = 16;
@@ -70,8 +71,10 @@ fn search(distance: usize, frozen_epochs: u32) -> Vec<CellOperation> {
     let searcher =
         CellSearcher::new(&search, &set, Augmentation::default(), state(section), folder.path(), Device::Cpu);
     let mut accuracy = 0.0;
-    let cells = searcher.unwrap().run(folder.path(), 1 << 20, &mut |epoch| {
-        accuracy = epoch.accuracy;
+    let cells = searcher.unwrap().run(folder.path(), 1 << 20, &mut |told| {
+        if let Told::Epoch(epoch) = told {
+            accuracy = epoch.accuracy;
+        }
         ControlFlow::Continue(())
     });
     assert!(accuracy > 0.9, "weights learned the task: {accuracy}");

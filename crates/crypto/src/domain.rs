@@ -75,7 +75,7 @@ domains! {
     HE_MASK = "he answer mask";
     /// The seed that the masks of one inference come from, which a server may store.
     MASKS_ROOT = "root of answer masks";
-    /// The fresh encryption of zero in a linear layer's answer.
+    /// The encryption of zero in a linear layer's answer, one for each output of a model.
     HE_ZERO = "he encryption of zero";
     /// The seed that those of one served model come from, from the salt of its commitment.
     HE_ZERO_ROOT = "he root of second halves";
@@ -87,7 +87,7 @@ domains! {
     HE_ERROR = "he error";
     /// The uniform halves of the client's ciphertexts.
     HE_UNIFORM = "he ciphertext uniform half";
-    /// The seeds of those uniform halves, which travel in the clear.
+    /// The seeds of those uniform halves, which both parties derive from public ids.
     HE_UNIFORM_SEED = "he ciphertext uniform seed";
     /// The error of the client's public key.
     HE_PUBLIC_ERROR = "he public key error";

@@ -68,15 +68,16 @@ pub(crate) fn check_wishes(
     Ok(())
 }
 
-/// A digest of everything the parties derive from the outline: each message and all encryption parameters. Two builds
-/// that plan differently notice it here, not in the middle of an inference.
+/// A digest of everything the parties derive from the outline: all encryption parameters, where weights lie in their
+/// polynomials, and each message. Two builds that plan differently notice it here, not in the middle of an inference.
+/// Second halves depend on it by their id: the same secrets never hide weights at other places.
 pub(crate) fn plan_digest(plan: &Plan) -> Digest {
     let mut hasher = blake3::Hasher::new_derive_key(domain::PLAN_DIGEST.context());
     for job in plan.linear() {
-        let numbers = job.layout.parameters().numbers();
-        hasher.update(&(numbers.len() as u64).to_le_bytes());
-        for number in numbers {
-            hasher.update(&number.to_le_bytes());
+        for numbers in [job.layout.parameters().numbers(), job.layout.places()] {
+            hasher.update(&(numbers.len() as u64).to_le_bytes());
+            let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+            hasher.update(&bytes);
         }
     }
     // The depth of transfers is a session's own: what is prepared in one session is used in another.

@@ -12,7 +12,10 @@ use std::thread;
 use crypto::he::PublicKey;
 use network::digest::Digest;
 use network::image::Image;
+use network::inference_model::{ModelOperation, ModelOutline, ModelStep};
 use network::shape::Shape;
+use network::spec::Pool;
+use network::walk::ValueId;
 use sordino_inference::InferenceError;
 use sordino_inference::client::{Answer, Client, Wishes};
 use sordino_inference::connection::frame::{
@@ -151,6 +154,48 @@ fn a_model_that_asks_for_more_memory_than_allowed_is_refused_before_it_gets_any(
     let wishes = Wishes { max_memory: 100_000, ..Wishes::default() };
     let error = connect_with(wishes, move |server| server.send(FrameKind::SetUp, &body));
     assert!(matches!(error, InferenceError::TooLarge { limit: 100_000, .. }), "{error}");
+}
+
+/// An outline of a few hundred bytes: one maximum, then a sum over the map.
+fn outline_with_maximum(input: Shape, pool: Pool, width: u32) -> ModelOutline {
+    let mut outline = tiny_model().outline().clone();
+    let side = (input.height - pool.window) / pool.stride + 1;
+    let shape = Shape::new(input.channels, side, side);
+    let step = |operation, inputs, shape| ModelStep {
+        operation,
+        inputs: vec![inputs],
+        shape,
+        fraction: outline.image.fraction,
+        ring_bits: 60,
+        ..outline.steps[0].clone()
+    };
+    let steps = vec![
+        step(ModelOperation::Maximum { pool, width }, ValueId(0), shape),
+        step(ModelOperation::GlobalSum, ValueId(1), Shape::vector(input.channels)),
+    ];
+    (outline.steps, outline.input, outline.classes) = (steps, input, input.channels);
+    (outline.image_ring_bits, outline.class_names) = (60, Vec::new());
+    outline
+}
+
+#[test]
+fn small_outlines_whose_plans_are_huge_are_refused_before_they_are_planned() {
+    let image = |side| Shape::new(tiny_model().outline().input.channels, side, side);
+    let pool = |window, stride| Pool { window, stride, padding: 0, count_padding: false };
+    let harmless = outline_with_maximum(image(16), pool(2, 2), 20);
+    assert_eq!(harmless.check(), Ok(()));
+    let error = connect_to(hello(Reveal::Logits, &harmless.to_bytes()));
+    assert!(!matches!(error, InferenceError::TooLarge { .. }), "{error}");
+    for outline in [
+        outline_with_maximum(image(512), pool(256, 1), 20),
+        outline_with_maximum(image(512), pool(512, 1), 60),
+    ] {
+        assert_eq!(outline.check(), Ok(()));
+        let bytes = outline.to_bytes();
+        assert!(bytes.len() < 1000, "{}", bytes.len());
+        let error = connect_to(hello(Reveal::Logits, &bytes));
+        assert!(matches!(error, InferenceError::TooLarge { .. }), "{error}");
+    }
 }
 
 #[test]

@@ -161,11 +161,19 @@ class Layout:
                     yield (self.answer_start(slot) + inner_row * self.row + inner_column,
                            (channel * height + row) * width + column)
 
-    def weight_polynomial(self, output, term, weights):
-        """The polynomial that takes input ciphertext `term` of a tile to output ciphertext `output` of it."""
+    def places(self):
+        """What the digest of the plan says about where weights lie."""
+        numbers = [self.planes, self.outputs, self.row, self.plane, self.storage[0].tiles, self.storage[1].tiles]
+        for output, term in (0, 0), (self.outputs_per_tile - 1, self.inputs_per_tile - 1):
+            places = list(self.weight_places(output, term))
+            numbers.append(len(places))
+            numbers += [weight << 32 | place % self.degree << 1 | (place < 0) for weight, place in places]
+        return numbers
+
+    def weight_places(self, output, term):
+        """Pairs of weight and place of the polynomial that takes input ciphertext `term` of a tile to output `output`."""
         conv = self.conv
         group_inputs, group_outputs = conv.inputs // conv.groups, conv.outputs // conv.groups
-        polynomial = [0] * self.degree
         for slot in range(min(self.outputs, conv.outputs - output * self.outputs)):
             channel_out = output * self.outputs + slot
             for inner in range(min(self.planes, self.all_planes - term * self.planes)):
@@ -180,7 +188,12 @@ class Layout:
                             continue
                         place = start - (offset_v - self.storage[0].shift) * self.row
                         place -= offset_u - self.storage[1].shift
-                        weight = weights[(filter_number * conv.filter + v) * conv.filter + u]
-                        # x^degree is -1, so a negative place comes in from above with its sign changed.
-                        polynomial[place % self.degree] = -weight if place < 0 else weight
+                        yield (filter_number * conv.filter + v) * conv.filter + u, place
+
+    def weight_polynomial(self, output, term, weights):
+        """The polynomial that takes input ciphertext `term` of a tile to output ciphertext `output` of it."""
+        polynomial = [0] * self.degree
+        for weight, place in self.weight_places(output, term):
+            # x^degree is -1, so a negative place comes in from above with its sign changed.
+            polynomial[place % self.degree] = -weights[weight] if place < 0 else weights[weight]
         return polynomial

@@ -79,8 +79,8 @@ class Plan:
     def digest(self):
         material = b""
         for layer in self.layers.values():
-            numbers = layer.numbers()
-            material += b"".join(number.to_bytes(8, "little") for number in [len(numbers)] + numbers)
+            for numbers in layer.numbers(), layer.layout.places():
+                material += b"".join(number.to_bytes(8, "little") for number in [len(numbers)] + numbers)
         for phase, kind, is_upward, length in self.messages():
             material += bytes([phase, DIGEST_KINDS.index(kind), is_upward]) + length.to_bytes(8, "little")
         return derive_key(context("plan digest"), material)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crypto::ot::Depth;
 use network::digest::Digest;
-use network::inference_model::ModelOutline;
+use network::inference_model::{ModelOperation, ModelOutline, ModelStep};
 
 use super::HalvesCache;
 use crate::InferenceError;
@@ -14,6 +14,10 @@ use crate::setup::messages::{ModelName, ServerHello};
 
 /// Bytes that planning takes for each scalar of an outline, at least.
 const PLANNING_BYTES_PER_SCALAR: u64 = 16;
+/// Bytes of the number of one value of a window.
+const PLANNING_BYTES_PER_PLACE: u64 = 4;
+/// Bytes of a circuit for each bit of a value that it compares, while it is built.
+const CIRCUIT_BYTES_PER_BIT: u64 = 300;
 /// What one inference may take unless somebody says otherwise.
 pub const DEFAULT_MAX_MEMORY: u64 = 4 << 30;
 
@@ -75,10 +79,14 @@ impl Wishes {
     }
 
     /// Whether planning is affordable; the outline's counts are the peer's word.
-    pub(crate) fn check_outline(&self, outline: &ModelOutline) -> Result<(), InferenceError> {
-        let steps = outline.steps.iter().map(|step| step.shape.scalars());
-        let scalars = steps.fold(outline.input.scalars(), u64::saturating_add);
-        self.check(scalars.saturating_mul(PLANNING_BYTES_PER_SCALAR))
+    pub(crate) fn check_outline(&self, outline: &ModelOutline, reveal: Reveal) -> Result<(), InferenceError> {
+        let input = outline.input.scalars().saturating_mul(PLANNING_BYTES_PER_SCALAR);
+        let steps = outline.steps.iter().map(planning_bytes).fold(input, u64::saturating_add);
+        let class = match reveal {
+            Reveal::Logits => 0,
+            Reveal::Class => circuit_bytes(outline.classes as u64, outline.ring_bits(outline.output())),
+        };
+        self.check(steps.saturating_add(class))
     }
 
     /// Whether an inference is affordable.
@@ -92,4 +100,22 @@ impl Wishes {
         }
         Ok(())
     }
+}
+
+/// What planning a step takes, about.
+fn planning_bytes(step: &ModelStep) -> u64 {
+    let outputs = step.shape.scalars();
+    let scalars = outputs.saturating_mul(PLANNING_BYTES_PER_SCALAR);
+    let ModelOperation::Maximum { pool, width } = &step.operation else { return scalars };
+    let window = (pool.window as u64).saturating_pow(2);
+    let places = outputs.saturating_mul(window).saturating_mul(PLANNING_BYTES_PER_PLACE);
+    // Windows at the border are smaller, and each size has a circuit of its own.
+    let sizes = (pool.padding as u64 + 1).saturating_pow(2);
+    let circuits = circuit_bytes(window, *width).saturating_mul(sizes);
+    scalars.saturating_add(places).saturating_add(circuits)
+}
+
+/// What a circuit takes that compares so many values of a width.
+fn circuit_bytes(values: u64, width: u32) -> u64 {
+    values.saturating_mul(u64::from(width)).saturating_mul(CIRCUIT_BYTES_PER_BIT)
 }

@@ -1,5 +1,6 @@
 //! Maxima of windows. Windows at the border are smaller, so there is one part per size of window.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crypto::garble::layer::Layer;
@@ -20,21 +21,21 @@ pub(super) fn plan(
 ) -> Result<Vec<Arc<dyn Part>>, InferenceError> {
     let ModelOperation::Maximum { pool, width } = &step.operation else { return Ok(Vec::new()) };
     let input = outline.shape(step.inputs[0]);
-    let mut sizes: Vec<(Vec<u32>, Vec<u32>)> = vec![Default::default(); pool.window * pool.window + 1];
+    let mut sizes: BTreeMap<usize, (Vec<u32>, Vec<u32>)> = BTreeMap::new();
     let mut position = 0;
     for channel in 0..step.shape.channels {
         for row in 0..step.shape.height {
             for column in 0..step.shape.width {
                 let window = window(input, pool, channel, row, column);
-                let (inputs, outputs) = &mut sizes[window.len()];
+                let (inputs, outputs) = sizes.entry(window.len()).or_default();
                 inputs.extend(window);
                 outputs.push(position);
                 position += 1;
             }
         }
     }
-    let sizes = sizes.into_iter().enumerate().filter(|(_, (_, outputs))| !outputs.is_empty());
     sizes
+        .into_iter()
         .map(|(size, (inputs, outputs))| {
             let shape = MaximumShape::new(size as u32, *width, 0, step.ring_bits, false)?;
             let layer = Layer::new(Arc::new(shape.circuit()), outputs.len());

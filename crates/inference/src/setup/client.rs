@@ -56,7 +56,7 @@ impl<'a> Greeting<'a> {
         let digest = Digest::of(&hello.outline);
         wishes.check_hello(&hello, digest)?;
         let outline = ModelOutline::from_bytes(&hello.outline)?;
-        wishes.check_outline(&outline)?;
+        wishes.check_outline(&outline, hello.terms.reveal)?;
         let plan = Arc::new(Plan::new(Arc::new(outline), hello.terms)?);
         wishes.check_plan(&plan)?;
         let agreement = Agreement { outline: digest, commitment: hello.commitment, plan: plan_digest(&plan) };

@@ -56,7 +56,7 @@ impl ModelOutline {
     }
 
     fn check_frame(&self) -> Result<(), OutlineFault> {
-        if self.name.len() > MAX_NAME_BYTES {
+        if !is_name(&self.name) {
             return Err(OutlineFault::Name { bytes: self.name.len() });
         }
         if self.steps.is_empty() || self.steps.len() > MAX_STEPS {
@@ -111,7 +111,7 @@ impl ModelOutline {
     }
 
     fn check_step(&self, index: usize, step: &ModelStep) -> Outcome<()> {
-        if step.name.len() > MAX_NAME_BYTES {
+        if !is_name(&step.name) {
             return Err(StepFault::Name { bytes: step.name.len() });
         }
         if let Some(input) = step.inputs.iter().find(|input| input.0 > index) {
@@ -262,6 +262,11 @@ impl ModelOutline {
 
 fn ring_exists(bits: u32) -> bool {
     (1..=MAX_RING_BITS).contains(&bits)
+}
+
+/// Whether it can be stored and printed.
+fn is_name(name: &str) -> bool {
+    name.len() <= MAX_NAME_BYTES && !name.contains(char::is_control)
 }
 
 fn counted(what: &'static str, expected: usize, came: usize) -> Outcome<()> {

@@ -303,8 +303,8 @@ pub enum ModelFileError {
     /// Entropy-coded weights that were cut off or put together.
     #[error("the code of a layer's weights does not end where it must; write the model anew")]
     CodedWeights,
-    /// A name that is no text.
-    #[error("a name is no UTF-8 text")]
+    /// A name that is no text, or would move a terminal's cursor.
+    #[error("a name is no UTF-8 text without control characters")]
     Text,
     /// Bytes after the end.
     #[error("{bytes} bytes follow the end")]

@@ -17,8 +17,8 @@ use super::{Answer, evaluate, reproduce, sweep, train};
 
 fn missing<T>() -> anyhow::Result<T> {
     Err(anyhow!(
-        "this build has no trainer, so that it needs no libtorch; build one that has: scripts/libtorch && cargo build \
-         --release -p sordino --features training"
+        "this build has no trainer, so that it needs no libtorch; build one that has: scripts/libtorch && cargo install \
+         --path crates/sordino --features training"
     ))
 }
 

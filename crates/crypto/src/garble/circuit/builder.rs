@@ -7,6 +7,10 @@ use super::{Circuit, Gate, Operation, Output, Projection, Selection, Term, Wire}
 pub struct Builder {
     server_widths: Vec<u32>,
     client_widths: Vec<u32>,
+    /// The first wires of the server's and of the client's values.
+    starts: [Vec<u32>; 2],
+    /// Wires of all values; each gate's own follow.
+    input_wires: usize,
     gates: Vec<Gate>,
 }
 
@@ -20,7 +24,17 @@ impl Builder {
             assert!(!widths.is_empty(), "each party puts in a value");
             assert!(widths.iter().all(|width| (1..=64).contains(width)), "a value has 1 to 64 bits");
         }
+        let mut wires = 0;
+        let starts = [server_widths, client_widths].map(|widths| {
+            let start = |width: &u32| {
+                wires += width;
+                wires - width
+            };
+            widths.iter().map(start).collect()
+        });
         Self {
+            starts,
+            input_wires: wires as usize,
             server_widths: server_widths.to_vec(),
             client_widths: client_widths.to_vec(),
             gates: Vec::new(),
@@ -32,7 +46,7 @@ impl Builder {
     /// # Panics
     /// When there is no such value.
     pub fn server_value(&self, place: usize) -> Vec<Wire> {
-        let first = self.server_widths[..place].iter().sum();
+        let first = self.starts[0][place];
         (first..first + self.server_widths[place]).map(Wire).collect()
     }
 
@@ -41,14 +55,14 @@ impl Builder {
     /// # Panics
     /// When there is no such value.
     pub fn client_value(&self, place: usize) -> Vec<Wire> {
-        let first = self.server_widths.iter().sum::<u32>() + self.client_widths[..place].iter().sum::<u32>();
+        let first = self.starts[1][place];
         (first..first + self.client_widths[place]).map(Wire).collect()
     }
 
     /// Adds a gate over distinct wires.
     fn gate(&mut self, operation: Operation, inputs: [Wire; 3]) -> Wire {
         let read = &inputs[..operation.arity()];
-        let out = Wire((self.input_wires() + self.gates.len()) as u32);
+        let out = Wire((self.input_wires + self.gates.len()) as u32);
         for (place, wire) in read.iter().enumerate() {
             assert!(wire.0 < out.0, "a gate reads wires that exist");
             assert!(!read[..place].contains(wire), "a gate reads distinct wires");
@@ -80,10 +94,6 @@ impl Builder {
     /// Whether at least two of the three wires are one.
     pub fn majority(&mut self, first: Wire, second: Wire, third: Wire) -> Wire {
         self.gate(Operation::Majority, [first, second, third])
-    }
-
-    fn input_wires(&self) -> usize {
-        (self.server_widths.iter().sum::<u32>() + self.client_widths.iter().sum::<u32>()) as usize
     }
 
     /// The circuit with this output.
@@ -141,7 +151,7 @@ struct SlotAssignment {
 
 impl SlotAssignment {
     fn of(builder: &Builder, output: &Output) -> Self {
-        let inputs = builder.input_wires();
+        let inputs = builder.input_wires;
         let last_reads = last_reads(builder, output);
         let mut assignment =
             Self { program: Vec::new(), of_wire: (0..inputs as u32).collect(), count: inputs };
@@ -165,7 +175,7 @@ impl SlotAssignment {
 
 /// The gate that reads each wire last; none for wires that the output reads or no one does.
 fn last_reads(builder: &Builder, output: &Output) -> Vec<Option<usize>> {
-    let mut last = vec![None; builder.input_wires() + builder.gates.len()];
+    let mut last = vec![None; builder.input_wires + builder.gates.len()];
     for (position, gate) in builder.gates.iter().enumerate() {
         for wire in &gate.inputs[..gate.operation.arity()] {
             last[*wire as usize] = Some(position);

@@ -87,6 +87,24 @@ impl Layout {
         }
     }
 
+    /// Numbers that change whenever weights or values get other places: how many of them share a ciphertext, the distances of
+    /// rows and planes, and for the first and the last polynomial of a tile each weight's number and place.
+    pub fn places(&self) -> Vec<u64> {
+        let plan = &self.plan;
+        let [rows, columns] = &plan.storage;
+        let frame =
+            [plan.planes, plan.outputs, plan.row_stride(), plan.plane_stride(), rows.tiles, columns.tiles];
+        let mut numbers = frame.map(|number| number as u64).to_vec();
+        for (output, input) in [(0, 0), (self.outputs_per_tile() - 1, self.inputs_per_tile() - 1)] {
+            let places = self.weight_places(output, input);
+            numbers.push(places.len() as u64);
+            numbers.extend(places.iter().map(|place| {
+                (place.weight as u64) << 32 | (place.coefficient as u64) << 1 | u64::from(place.is_negated)
+            }));
+        }
+        numbers
+    }
+
     pub(in crate::he) fn inputs_per_tile(&self) -> usize {
         self.plan.inputs_per_tile()
     }

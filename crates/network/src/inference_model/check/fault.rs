@@ -10,8 +10,8 @@ use crate::spec::SpecFault;
 /// What can be wrong with an outline as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OutlineFault {
-    /// A name too long to be one.
-    #[error("its name has {bytes} bytes; at most {MAX_NAME_BYTES} are allowed")]
+    /// A name too long to be one, or with control characters.
+    #[error("its name has {bytes} bytes; at most {MAX_NAME_BYTES} are allowed, and no control characters")]
     Name {
         /// Its length.
         bytes: usize,
@@ -91,8 +91,8 @@ pub enum OutlineFault {
 /// What can be wrong with one step.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StepFault {
-    /// A name too long to be one.
-    #[error("its name has {bytes} bytes; at most {MAX_NAME_BYTES} are allowed")]
+    /// A name too long to be one, or with control characters.
+    #[error("its name has {bytes} bytes; at most {MAX_NAME_BYTES} are allowed, and no control characters")]
     Name {
         /// Its length.
         bytes: usize,

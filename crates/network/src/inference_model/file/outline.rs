@@ -384,7 +384,9 @@ impl<'a> Reader<'a> {
             let came = length as u64;
             return Err(ModelFileError::Code { what: "the length of a name", came, expected: "at most 512" });
         }
-        String::from_utf8(self.take(length)?.to_vec()).map_err(|_| ModelFileError::Text)
+        let text = String::from_utf8(self.take(length)?.to_vec()).map_err(|_| ModelFileError::Text)?;
+        // Refused here, before an error can quote it: names come from the peer and end on a terminal.
+        if text.contains(char::is_control) { Err(ModelFileError::Text) } else { Ok(text) }
     }
 
     fn shape(&mut self) -> Outcome<Shape> {

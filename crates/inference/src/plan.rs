@@ -16,7 +16,7 @@ use std::sync::Arc;
 use crypto::he::HeParameters;
 pub use crypto::ot::Depth;
 use crypto::ring::RingWidth;
-use network::inference_model::{ModelOutline, Schedule};
+use network::inference_model::{ModelFileError, ModelOutline, Schedule};
 pub use network::reference::bound::ReluRounding;
 use network::walk::{StepId, ValueId};
 
@@ -101,6 +101,7 @@ impl Plan {
     /// When the outline asks for rings, layers or circuits that do not exist, or no encryption parameters bear its noise.
     pub fn new(outline: Arc<ModelOutline>, terms: impl Into<Terms>) -> Result<Self, InferenceError> {
         let terms = terms.into();
+        outline.check().map_err(ModelFileError::from)?;
         let schedule = outline.schedule();
         let (parameters, linear) = linear::plan(&outline)?;
         let (mut parts, mut rounds) = (Vec::new(), Vec::new());

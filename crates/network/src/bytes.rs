@@ -3,6 +3,26 @@
 //! A reader takes from the front and refuses to take more than there is, so that no count from a file or a peer ever
 //! reaches beyond the bytes that came.
 
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Reads a file of at most so many bytes. The length that a file claims is not trusted: a device claims none and never ends.
+///
+/// # Errors
+/// When it cannot be read or is longer.
+pub fn read_at_most(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > limit {
+        true => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it has more than {limit} bytes, too many for its kind"),
+        )),
+        false => Ok(bytes),
+    }
+}
+
 /// Bytes that are taken from the front.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteReader<'a>(&'a [u8]);

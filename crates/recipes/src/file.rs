@@ -1,9 +1,11 @@
 //! Files of people and of runs: read up to a limit, written whole, refused with their path.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use network::bytes::read_at_most;
 
 /// A file or folder that could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -37,17 +39,7 @@ impl FileError {
 /// # Errors
 /// When it cannot be read or is longer.
 pub fn read_bytes(path: &Path, limit: u64) -> Result<Vec<u8>, FileError> {
-    let failed = FileError::on("read", path);
-    let mut bytes = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(limit.saturating_add(1)).read_to_end(&mut bytes))
-        .map_err(failed)?;
-    match bytes.len() as u64 > limit {
-        true => {
-            Err(failed(io::Error::other(format!("it has more than {limit} bytes, too many for its kind"))))
-        }
-        false => Ok(bytes),
-    }
+    read_at_most(path, limit).map_err(FileError::on("read", path))
 }
 
 /// Reads a text of at most so many bytes.

@@ -22,10 +22,12 @@ mod packing;
 use std::path::{Path, PathBuf};
 
 use super::{InferenceModel, LinearGeometry, LinearWeights, ModelError, ModelOutline, WeightBits};
-use crate::bytes::Truncated;
+use crate::bytes::{Truncated, read_at_most};
 use crate::digest::Digest;
 use outline::{Reader, Writer};
 
+/// A model of the most weights that are allowed, with its outline.
+const MAX_FILE_BYTES: u64 = 4 << 30;
 const MODEL_MAGIC: &[u8; 8] = b"SRDNMODL";
 const OUTLINE_MAGIC: &[u8; 8] = b"SRDNOUTL";
 const OUTLINE_VERSION: u32 = 1;
@@ -130,8 +132,8 @@ impl InferenceModel {
     /// # Errors
     /// When the file cannot be read or holds no model that makes sense.
     pub fn load(path: &Path) -> Result<Self, ModelFileError> {
-        let bytes =
-            std::fs::read(path).map_err(|source| ModelFileError::Unreadable { path: path.into(), source })?;
+        let bytes = read_at_most(path, MAX_FILE_BYTES)
+            .map_err(|source| ModelFileError::Unreadable { path: path.into(), source })?;
         Self::from_bytes(&bytes)
     }
 }

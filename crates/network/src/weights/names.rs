@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::bytes::read_at_most;
+
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// Step names to the beginnings of tensor names; a step that is not listed keeps its own name.
@@ -44,11 +46,9 @@ impl NamesMap {
     /// When the file cannot be read, is too large, or holds no map.
     pub fn from_file(path: &Path) -> Result<Self, NamesMapError> {
         let unreadable = |source| NamesMapError::Unreadable { path: path.into(), source };
-        let length = std::fs::metadata(path).map_err(unreadable)?.len();
-        if length > MAX_FILE_BYTES {
-            return Err(NamesMapError::TooLarge { path: path.into(), length });
-        }
-        Self::from_toml(&std::fs::read_to_string(path).map_err(unreadable)?)
+        let bytes = read_at_most(path, MAX_FILE_BYTES).map_err(unreadable)?;
+        let text = String::from_utf8(bytes);
+        Self::from_toml(&text.map_err(|error| unreadable(std::io::Error::other(error.utf8_error())))?)
     }
 
     /// The beginning of the names of a step's tensors.
@@ -72,14 +72,6 @@ pub enum NamesMapError {
         path: PathBuf,
         /// Why.
         source: std::io::Error,
-    },
-    /// It is too large.
-    #[error("{} has {length} bytes; a map of names has at most {MAX_FILE_BYTES}", path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-        /// Its length.
-        length: u64,
     },
     /// It is no TOML, or TOML of another kind.
     #[error("this is no map of names in TOML: {0}")]

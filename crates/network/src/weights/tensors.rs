@@ -8,9 +8,12 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
 use super::{FloatWeights, LayerWeights, NamesMap, WeightsError};
+use crate::bytes::read_at_most;
 use crate::spec::{NetworkSpec, public_slope};
 use crate::walk::{Operation, Step};
 
+/// As many weights as a network may have, as doubles.
+const MAX_FILE_BYTES: u64 = 8 << 30;
 /// How many faults one refusal lists.
 const MAX_LISTED: usize = 12;
 
@@ -27,7 +30,7 @@ impl FloatWeights {
         path: &Path,
         unused: UnusedTensors,
     ) -> Result<Self, WeightsFileError> {
-        let bytes = std::fs::read(path)
+        let bytes = read_at_most(path, MAX_FILE_BYTES)
             .map_err(|source| WeightsFileError::Unreadable { path: path.into(), source })?;
         if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(&[0x80, 2]) {
             return Err(WeightsFileError::Pickle);

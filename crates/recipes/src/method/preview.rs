@@ -11,7 +11,8 @@ use network::walk::StageIndex;
 
 use super::sphynx::{self, SphynxPlan};
 use super::{
-    OptimizeError, OptimizeSection, PlannedNetwork, SharedSignsSection, candidates, hybrenet, shared_signs,
+    DeepReduceSection, OptimizeError, OptimizeSection, PlannedNetwork, ReluBudget, SharedSignsSection,
+    candidates, hybrenet, shared_signs,
 };
 use crate::checkpoint;
 use crate::recipe::{NetworkSection, Recipe};
@@ -58,74 +59,89 @@ pub enum Preview {
 /// When the budget cannot be met, the network cannot be reduced so, or a teacher or a start is not where it should be.
 pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview, OptimizeError> {
     let section = recipe.optimize.as_ref().ok_or(OptimizeError::NoMethod)?;
+    must_have_teacher(recipe)?;
+    let whole = || Whole::new(recipe, shape, classes);
     match section {
-        OptimizeSection::SharedSigns(section) => return shared(recipe, section, shape, classes),
+        OptimizeSection::SharedSigns(section) => shared(recipe, section, shape, classes),
         OptimizeSection::Sphynx(section) => {
             // It has no network that loses ReLUs: the budget makes one.
-            must_have_teacher(recipe)?;
             must_be_plain(recipe)?;
-            return Ok(Preview::Sphynx(sphynx::plan(recipe, section, shape, classes)?));
+            Ok(Preview::Sphynx(sphynx::plan(recipe, section, shape, classes)?))
         }
-        OptimizeSection::Snl(_) | OptimizeSection::Senet(_) | OptimizeSection::L1Pruning(_) => {
-            must_have_teacher(recipe)?;
-        }
-        OptimizeSection::DeepReduce(_) | OptimizeSection::DeepReshape(_) => {
-            must_have_teacher(recipe)?;
-            must_be_plain(recipe)?;
-        }
-    }
-    let spec = recipe.network.build(shape, classes)?;
-    let name = recipe.network.name.as_str();
-    let before = Cost::of(&spec);
-    let budget = section.budget().map(|budget| budget.resolve(spec.name(), before.relus)).transpose()?;
-    match section {
         OptimizeSection::Snl(snl) => {
+            let whole = whole()?;
+            let budget = whole.budget(snl.budget)?;
             must_have_start(snl.start.as_deref())?;
-            let budget = budget.expect("SNL's section has a budget");
-            Ok(Preview::Search { network: spec.name().to_owned(), before, budget })
+            Ok(Preview::Search { network: whole.spec.name().to_owned(), before: whole.cost, budget })
         }
         OptimizeSection::Senet(senet) => {
+            let whole = whole()?;
+            let budget = whole.budget(senet.budget)?;
             must_have_start(senet.start.as_deref())?;
-            senet.check_ratios(&spec)?;
-            let network = spec.name().to_owned();
-            if before.shares_signs() {
+            senet.check_ratios(&whole.spec)?;
+            let network = whole.spec.name().to_owned();
+            if whole.cost.shares_signs() {
                 return Err(OptimizeError::SharesSigns { method: section.method(), network });
             }
-            let budget = budget.expect("SENet's section has a budget");
-            Ok(Preview::Search { network, before, budget })
+            Ok(Preview::Search { network, before: whole.cost, budget })
         }
         OptimizeSection::L1Pruning(pruning) => {
+            let whole = whole()?;
+            let budget = whole.budget(pruning.budget)?;
             must_have_start(pruning.start.as_deref())?;
-            let budget = budget.expect("the section of pruning has a budget");
-            Ok(match pruning.plan(recipe, &spec, budget)? {
+            Ok(match pruning.plan(recipe, &whole.spec, budget)? {
                 Some(plan) => Preview::Networks(vec![plan]),
-                None => Preview::Ranked { network: spec.name().to_owned(), before, budget },
+                None => Preview::Ranked { network: whole.spec.name().to_owned(), before: whole.cost, budget },
             })
         }
         OptimizeSection::DeepReduce(deepreduce) => {
-            let Some(order) = &deepreduce.order else {
-                if let Some(budget) = budget {
-                    some_order_meets(budget, name, &spec, deepreduce.single_blocks)?;
-                }
-                return Ok(Preview::Probes(candidates::probes(name, &spec)?));
-            };
-            let order = CriticalityOrder::parse(order)?;
-            let plans = candidates::pipeline(name, &spec, &order, deepreduce.single_blocks)?;
-            Ok(Preview::Networks(match budget {
-                Some(budget) => vec![candidates::choose(&plans, budget)?.clone()],
-                None => plans,
-            }))
+            must_be_plain(recipe)?;
+            deepreduced(deepreduce, &whole()?)
         }
         OptimizeSection::DeepReshape(deepreshape) => {
+            must_be_plain(recipe)?;
+            let whole = whole()?;
+            let budget = whole.budget(deepreshape.budget)?;
             let order = CriticalityOrder::parse(&deepreshape.order)?;
-            let budget = budget.expect("DeepReShape's section has a budget");
-            let plan = hybrenet::plan_for(name, &spec, &order, budget, deepreshape.keep_network)?;
+            let plan = hybrenet::plan_for(whole.name, &whole.spec, &order, budget, deepreshape.keep_network)?;
             Ok(Preview::Networks(vec![plan]))
         }
-        OptimizeSection::SharedSigns(_) | OptimizeSection::Sphynx(_) => {
-            unreachable!("they were planned above")
-        }
     }
+}
+
+/// The network that is to lose ReLUs, with all it has.
+struct Whole<'a> {
+    name: &'a str,
+    spec: NetworkSpec,
+    cost: Cost,
+}
+
+impl<'a> Whole<'a> {
+    fn new(recipe: &'a Recipe, shape: Shape, classes: usize) -> Result<Self, OptimizeError> {
+        let spec = recipe.network.build(shape, classes)?;
+        Ok(Self { name: &recipe.network.name, cost: Cost::of(&spec), spec })
+    }
+
+    /// What a budget leaves of it.
+    fn budget(&self, budget: ReluBudget) -> Result<u64, OptimizeError> {
+        Ok(budget.resolve(self.spec.name(), self.cost.relus)?)
+    }
+}
+
+fn deepreduced(section: &DeepReduceSection, whole: &Whole<'_>) -> Result<Preview, OptimizeError> {
+    let budget = section.budget.map(|budget| whole.budget(budget)).transpose()?;
+    let Some(order) = &section.order else {
+        if let Some(budget) = budget {
+            some_order_meets(budget, whole.name, &whole.spec, section.single_blocks)?;
+        }
+        return Ok(Preview::Probes(candidates::probes(whole.name, &whole.spec)?));
+    };
+    let order = CriticalityOrder::parse(order)?;
+    let plans = candidates::pipeline(whole.name, &whole.spec, &order, section.single_blocks)?;
+    Ok(Preview::Networks(match budget {
+        Some(budget) => vec![candidates::choose(&plans, budget)?.clone()],
+        None => plans,
+    }))
 }
 
 fn must_have_start(start: Option<&Path>) -> Result<(), OptimizeError> {
@@ -143,7 +159,6 @@ fn shared(
     classes: usize,
 ) -> Result<Preview, OptimizeError> {
     let plan = section.plan(recipe, shape, classes)?;
-    must_have_teacher(recipe)?;
     if recipe.teacher.is_none() {
         NetworkSection::named(&section.teacher_network).build(shape, classes)?;
     }

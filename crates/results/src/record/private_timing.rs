@@ -16,7 +16,7 @@ pub struct PrivateTiming {
     pub online_bytes: u64,
     /// The same offline, on average over the inferences of one session.
     pub offline_bytes: u64,
-    /// Of that, what the first image of a session takes; absent where it was not noted.
+    /// Of that, what the first image of a client takes; absent where it was not noted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_offline_bytes: Option<u64>,
     /// What each further image takes; absent where it was not noted.

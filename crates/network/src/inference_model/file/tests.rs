@@ -141,7 +141,13 @@ fn refusals_say_what_was_expected_and_what_came() {
     assert_eq!(altered(names - 4, &[4]), "the number of class names is 4; expected 0, or one per class");
     assert!(altered(names, &[255; 4]).contains("the length of a name"));
     assert!(altered(names + 4, &[0xff]).contains("no UTF-8"));
-    assert!(altered(names + 4, &[7]).contains("the name of class 0 has 7 bytes"));
+    assert!(altered(names + 4, &[7]).contains("without control characters"));
+    let mut named = model.outline().clone();
+    named.class_names[0] = "bell\u{7}".to_owned();
+    assert!(named.check().unwrap_err().to_string().contains("the name of class 0 has 5 bytes"));
+    named.class_names.clear();
+    named.steps[0].name = "\u{1b}]52;c;\u{7}".to_owned();
+    assert!(named.check().unwrap_err().to_string().contains("no control characters"));
     let mut damaged = bytes.clone();
     damaged[40] ^= 1;
     assert!(InferenceModel::from_bytes(&damaged).unwrap_err().to_string().contains("damaged"));

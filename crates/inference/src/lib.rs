@@ -54,6 +54,8 @@
 //! verify        both parties in one process, held against the reference
 //! ```
 
+#![forbid(unsafe_code)]
+
 pub mod client;
 pub mod clock;
 pub mod connection;

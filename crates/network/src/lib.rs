@@ -22,6 +22,8 @@
 //! text        numbers and errors as people read them
 //! ```
 
+#![forbid(unsafe_code)]
+
 pub mod bytes;
 pub mod cost;
 pub mod design;

@@ -16,6 +16,8 @@
 //! borrows weights from the file's bytes, never recurses, checks every length before it allocates, and brings no
 //! dependency into a tool that handles strangers' files.
 
+#![forbid(unsafe_code)]
+
 mod embed;
 mod error;
 mod external;

@@ -17,6 +17,8 @@
 //!
 //! The crate `training` does what is described here; checkpoints can be frozen without it.
 
+#![forbid(unsafe_code)]
+
 pub mod array;
 pub mod checkpoint;
 pub mod claim;

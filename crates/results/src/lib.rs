@@ -10,6 +10,8 @@
 //! pareto       results as one HTML page: accuracy against comparisons, measured time and bytes, beside the papers' points
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod front;
 mod html;
 pub mod pareto;

@@ -7,6 +7,8 @@
 //! token         what a client shows to get its inferences back
 //! ```
 
+#![forbid(unsafe_code)]
+
 pub mod keyring;
 pub mod seal;
 pub mod secret_file;

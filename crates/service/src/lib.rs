@@ -20,6 +20,8 @@
 //! web        the page for browsers, and the WebSocket of its client
 //! ```
 
+#![forbid(unsafe_code)]
+
 pub mod identity;
 pub mod limits;
 mod machine_memory;

@@ -13,6 +13,8 @@
 //! The page names the hash of every file that it loads, and browsers refuse any other: whoever has an honest
 //! `index.html` has an honest client. Nothing is loaded from elsewhere.
 
+#![forbid(unsafe_code)]
+
 mod export;
 
 use base64::Engine;

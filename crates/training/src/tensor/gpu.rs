@@ -2,7 +2,7 @@
 //!
 //! The binary links to libtorch's CPU half only. If the driver's library is there, `libtorch_cuda.so` is loaded from
 //! beside the CPU half before anything asks libtorch for GPUs, and then the shim, which lies inside the binary.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "the border to libtorch")]
 
 use std::ffi::{CStr, c_char, c_double, c_int, c_void};
 use std::fs;

@@ -3,7 +3,7 @@
 //! Small networks at small batches keep the GPU waiting for the processor, which launches each kernel by itself. A
 //! CUDA graph holds all launches of a step; replaying it costs the processor one call. A recorded step reads and
 //! writes the same memory each time, so everything that changes from step to step is a tensor it reads.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "the border to libtorch")]
 
 use std::ffi::c_void;
 use std::ptr;

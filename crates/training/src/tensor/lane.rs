@@ -8,7 +8,7 @@
 //! Small networks leave most of a GPU idle. A lane is a second queue: what [`Lane::run`] gives to it begins after
 //! everything the thread gave before, and the thread's queue goes on without it until [`Lane::join`]. On a processor
 //! there is nothing to divide, and the work is done on the spot.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "the border to libtorch")]
 
 use std::ffi::c_void;
 use std::ptr;

@@ -2,7 +2,7 @@
 //!
 //! Counted by `shim/operations.cpp`, which lies inside the binary. Views and memory that nobody writes to are free. An
 //! operation may take more than one kernel on a GPU, so this is less than what is launched there.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "the border to libtorch")]
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char};

@@ -47,14 +47,8 @@ domains! {
     OT_CHECK_MASK = "ot extension check mask";
     /// The digest of a chunk's hashed columns.
     OT_CHECK_DIGEST = "ot extension check digest";
-    /// Pads of chosen-message oblivious transfers.
-    OT_CHOSEN_PAD = "ot chosen message pad";
-    /// Pads of chosen-bit oblivious transfers.
-    OT_CHOSEN_BIT_PAD = "ot chosen bit pad";
     /// The id of the transfers in which the server chooses, from the id of the session.
     OT_REVERSE = "ot reverse transfers";
-    /// Outputs of random oblivious transfers.
-    OT_RANDOM_OUTPUT = "ot random output";
     /// The global free-XOR offset of a session.
     GARBLE_OFFSET = "garble offset";
     /// Zero labels of the garbler's own input wires.

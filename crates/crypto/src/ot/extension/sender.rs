@@ -137,7 +137,7 @@ impl SenderChunk {
     pub fn extend(self, corrections: &Corrections) -> Result<SenderLabels, OtError> {
         let mut labels = Labels::zeroed(self.range.count);
         self.fill(corrections, &mut labels)?;
-        Ok(SenderLabels { labels, keys: self.keys, range: self.range })
+        Ok(SenderLabels { labels, keys: self.keys })
     }
 
     /// Like [`Self::extend`], into a buffer of the caller that can be used again.
@@ -178,9 +178,8 @@ fn check_depth(expected: Depth, given: Depth) -> Result<(), OtError> {
 
 /// The sender's outcome of one chunk: label `Q_j` of choice 0; that of choice 1 is `Q_j` xor the offset.
 pub struct SenderLabels {
-    pub(in crate::ot) labels: Labels,
+    labels: Labels,
     keys: Arc<Keys>,
-    pub(in crate::ot) range: Range,
 }
 
 impl SenderLabels {

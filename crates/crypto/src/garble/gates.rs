@@ -66,7 +66,6 @@ pub struct SenderSide<'a> {
 pub struct GateShape {
     width: u32,
     fraction_bits: u32,
-    sign_drop: u32,
     output_bits: u32,
     values_per_sign: usize,
     /// Fraction bits of slopes; none where values only pass by their sign.
@@ -85,14 +84,7 @@ impl GateShape {
         check_shape("width", 2, 62, width.into())?;
         check_shape("fraction bits", 0, u64::from(width) - 2, fraction_bits.into())?;
         check_shape("output bits", u64::from(width - fraction_bits) + 1, 63, output_bits.into())?;
-        Ok(Self {
-            width,
-            fraction_bits,
-            sign_drop: fraction_bits,
-            output_bits,
-            values_per_sign: 1,
-            slope_bits: None,
-        })
+        Ok(Self { width, fraction_bits, output_bits, values_per_sign: 1, slope_bits: None })
     }
 
     /// The same where each sign decides over so many values.
@@ -118,17 +110,6 @@ impl GateShape {
         let least = u64::from(self.width - self.fraction_bits) + 2;
         check_shape("output bits", least, 63, self.output_bits.into())?;
         Ok(Self { slope_bits: Some(bits), ..self })
-    }
-
-    /// The same with a sign that is read from shares without so many more low bits. It is then one for x from 2^G on, where
-    /// G counts all dropped bits, by chance below, and never for a negative x.
-    ///
-    /// # Errors
-    /// When fewer than two bits are left.
-    pub fn with_coarser_sign(self, bits: u32) -> Result<Self, GarbleError> {
-        let most = self.width - self.fraction_bits - 2;
-        check_shape("bits that a sign leaves out", 0, most.into(), bits.into())?;
-        Ok(Self { sign_drop: self.fraction_bits + bits, ..self })
     }
 
     /// Bits of the compared value.
@@ -158,7 +139,7 @@ impl GateShape {
 
     /// Bits that the chain compares.
     pub fn compared_bits(&self) -> u32 {
-        self.width - self.sign_drop
+        self.width - self.fraction_bits
     }
 
     /// Transfers of each sign in which the client chooses: bits of its share, rho, the top bit of each value's share.
@@ -244,14 +225,12 @@ impl GateShape {
 
     /// What the client's share of a compared value enters the chain as.
     fn client_input(&self, share: u64) -> u64 {
-        (share & low_bits(self.width)) >> self.sign_drop
+        (share & low_bits(self.width)) >> self.fraction_bits
     }
 
-    /// The same of the server's share. A sign that drops more than the value must not round up: where it is one the value's
-    /// top bit has to be zero.
+    /// The same of the server's share, which is rounded up.
     fn server_input(&self, share: u64) -> u64 {
-        let rounding = if self.sign_drop == self.fraction_bits { low_bits(self.fraction_bits) } else { 0 };
-        (share.wrapping_add(rounding) & low_bits(self.width)) >> self.sign_drop
+        (share.wrapping_add(low_bits(self.fraction_bits)) & low_bits(self.width)) >> self.fraction_bits
     }
 
     /// The values of a sign, the compared one first.

@@ -38,7 +38,7 @@ fn every_kernel_and_number_of_lanes_agrees_with_the_circuit_in_the_clear() {
         relu(ReluForm::Projection),
         relu(ReluForm::AndOnly),
         ClipShape::new(16, 4, 20, Rounding::Nearest, 600).unwrap().circuit(),
-        MaximumShape::new(3, 12, 2, 17, false).unwrap().circuit(),
+        MaximumShape::new(3, 12, 17).unwrap().circuit(),
         ArgmaxShape::new(5, 9).unwrap().circuit(),
     ];
     for features in levels() {

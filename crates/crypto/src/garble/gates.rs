@@ -73,9 +73,6 @@ pub struct GateShape {
 }
 
 impl GateShape {
-    /// The most bits that a chain compares.
-    pub const MOST_COMPARED: u32 = 62;
-
     /// ReLUs: values of `width` bits, sign included, to quotients by 2^`fraction_bits` modulo 2^`output_bits`.
     ///
     /// # Errors

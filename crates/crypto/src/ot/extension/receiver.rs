@@ -228,11 +228,6 @@ impl ReceiverLabels {
     pub fn choices(&self) -> &SecretBits {
         &self.choices
     }
-
-    /// Gives the labels away, for use as wire labels.
-    pub fn into_labels(self) -> Labels {
-        self.labels
-    }
 }
 
 opaque_debug!(ReceiverSetup, CorrelatedReceiver, ReceiverChunk, ExpandedChunk, ReceiverLabels);

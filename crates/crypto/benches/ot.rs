@@ -1,6 +1,6 @@
 //! Benchmarks of `sordino_crypto::ot`: one thread, rates per side, with the bytes and rooflines beside them.
 //!
-//! `cargo bench -p sordino-crypto --bench ot`
+//! `cargo bench -p sordino-crypto --features testing --bench ot`
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
 
 use std::hint::black_box;

@@ -29,8 +29,10 @@ pub mod base;
 mod depth;
 pub mod error;
 pub mod extension;
+#[cfg(any(test, feature = "testing"))]
 pub mod ideal;
 mod kernel;
+#[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod stages;
 mod tree;

@@ -33,6 +33,7 @@
 
 mod chain;
 mod client;
+#[cfg(any(test, feature = "testing"))]
 pub mod ideal;
 mod server;
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! The same functions computed by a trusted third party in memory, on integers, without circuits.
 //!
-//! Layers above test against these; the tests of this module use them as oracles. They branch on their
-//! inputs.
+//! The tests of `garble` use them as oracles. They branch on their inputs.
 
 use super::argmax::ArgmaxShape;
 use super::bits::low_bits;

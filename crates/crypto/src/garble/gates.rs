@@ -44,11 +44,12 @@ mod views;
 pub use client::{ClientInputs, PreparedGates};
 pub use server::{AdvancedGates, OfferedGates, ReverseReceiver, WaitingGates};
 
-use super::bits::{low_bits, pack};
+use super::bits::{append_packed, low_bits};
 use super::error::{Counted, GarbleError, check_count, check_shape};
 use super::hash::{CounterRange, HashKey, MAX_LANES};
 use super::label::{Offset, WireLabel};
 use super::sections::sections_length;
+use crate::secret::Secret;
 
 /// What a party has of the transfers in which the other one chose.
 pub struct SenderSide<'a> {
@@ -164,18 +165,18 @@ impl GateShape {
     /// then for each value the top bits; every group from a whole byte on.
     ///
     /// `shares` has the compared value of every sign, then the second value of every sign, and so on.
-    pub fn choices(&self, shares: &[u64], coins: &[u64]) -> Vec<u8> {
-        let compared: Vec<u64> =
-            shares[..coins.len()].iter().map(|share| self.client_input(*share)).collect();
-        let mut choices = Vec::new();
+    pub fn choices(&self, shares: &[u64], coins: &[u64]) -> Secret<Vec<u8>> {
+        let signs = coins.len();
+        // Its room is made once, so that no unwiped copy stays behind.
+        let length = self.transfers_per_sign() * signs.div_ceil(8);
+        let mut choices = Secret::new(Vec::with_capacity(length));
+        let bytes = choices.expose_mut();
         for level in 0..self.compared_bits() - 1 {
-            let bits: Vec<u64> = compared.iter().map(|input| input >> level).collect();
-            choices.extend(pack(&bits, 1));
+            append_packed(bytes, shares[..signs].iter().map(|share| self.client_input(*share) >> level), 1);
         }
-        choices.extend(pack(coins, 1));
-        for (value, shares) in self.values().zip(shares.chunks_exact(coins.len())) {
-            let tops: Vec<u64> = shares.iter().map(|share| value.top_bit(*share)).collect();
-            choices.extend(pack(&tops, 1));
+        append_packed(bytes, coins.iter().copied(), 1);
+        for (value, shares) in self.values().zip(shares.chunks_exact(signs)) {
+            append_packed(bytes, shares.iter().map(|share| value.top_bit(*share)), 1);
         }
         choices
     }

@@ -128,7 +128,7 @@ fn transcript(features: CpuFeatures, lanes: usize) -> [Vec<u8>; 3] {
     let evaluator = ChunkEvaluator::new(&circuit, lanes, key, &mut counters).unwrap();
     let (server, client) = (random_values(lanes, 16, 1), random_values(lanes, 16, 2));
     let choices = circuit.choices(lanes, &client).unwrap();
-    let (zero, chosen) = deal(&choices, 16 * lanes, &offset, &mut generator);
+    let (zero, chosen) = deal(choices.expose(), 16 * lanes, &offset, &mut generator);
     let mut workspace = Workspace::new(features);
 
     let (tables, prepared) = garbler.garble(&offset, &zero, &mut workspace).unwrap();

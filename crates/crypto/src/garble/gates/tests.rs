@@ -1,4 +1,5 @@
 use super::*;
+use crate::garble::bits::pack;
 use crate::garble::hash::HashCounter;
 use crate::garble::testing::{deal, random_values};
 use crate::random::{Generator, Seed};
@@ -34,7 +35,7 @@ fn run(shape: GateShape, server: &[u64], client: &[u64], slopes: &[i64], seed: u
     let [key, reverse_key] = [(); 2].map(|()| HashKey::random(&mut generator));
     let (coins, masks) = (random_values(signs, 1, seed), random_values(signs, 1, seed.wrapping_add(77)));
     let blinds = random_values(values, shape.output_bits(), 9);
-    let [zero, chosen] = deal_groups(&shape.choices(client, &coins), signs, &offset, &mut generator);
+    let [zero, chosen] = deal_groups(shape.choices(client, &coins).expose(), signs, &offset, &mut generator);
     let (reverse_zero, reverse_chosen) = deal(&pack(&masks, 1), signs, &reverse_offset, &mut generator);
     let counters = || HashCounter::new().take(shape.hash_count(signs)).unwrap();
     let reverse_counters = || HashCounter::new().take(shape.reverse_hash_count(signs)).unwrap();

@@ -219,11 +219,10 @@ fn summary() {
     }
     summarize("relu exact", relu(Rounding::Floor, ReluForm::Projection), features);
     summarize("relu exact, gates alone", relu(Rounding::Floor, ReluForm::AndOnly), features);
-    summarize("relu fast", relu(Rounding::Stochastic, ReluForm::Projection), features);
     let clip = ClipShape::new(32, 12, 32, Rounding::Floor, 6 << 12).expect("a valid shape");
     summarize("relu6 exact", clip.circuit(), features);
-    let maximum = MaximumShape::new(4, 32, 12, 32, true).expect("a valid shape");
-    summarize("maximum of 4, rectified", maximum.circuit(), features);
+    let maximum = MaximumShape::new(4, 32, 32).expect("a valid shape");
+    summarize("maximum of 4", maximum.circuit(), features);
     let argmax = ArgmaxShape::new(10, 32).expect("a valid shape");
     summarize("argmax of 10", argmax.circuit(), features);
     let aes_ni = features.limited_to("avx2");

@@ -1,10 +1,9 @@
 //! Benchmarks of `sordino_crypto::ot`: one thread, rates per side, with the bytes and rooflines beside them.
 //!
-//! `cargo bench -p sordino-crypto --bench ot`
+//! `cargo bench -p sordino-crypto --features testing --bench ot`
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout)]
 
 use std::hint::black_box;
-use std::num::NonZeroU16;
 use std::time::{Duration, Instant};
 
 use aes::Aes128Enc;
@@ -16,7 +15,7 @@ use sordino_crypto::ot::extension::{
 };
 use sordino_crypto::ot::stages::{self, Stages};
 use sordino_crypto::ot::values::{CorrelationOffset, SecretBits};
-use sordino_crypto::ot::{Depth, chosen, ideal, random};
+use sordino_crypto::ot::{Depth, ideal};
 use sordino_crypto::random::{Generator, Seed, SessionId};
 
 const SESSION: SessionId = SessionId([1; 32]);
@@ -127,47 +126,6 @@ fn rooflines(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn on_top(criterion: &mut Criterion) {
-    const COUNT: usize = 1 << 14;
-    let (mut sender, mut receiver) = states(CpuFeatures::available(), Depth::default());
-    let bits = SecretBits::random(COUNT, &mut generator());
-    let width = NonZeroU16::new(16).unwrap();
-    let messages = vec![7; 16 * COUNT];
-    let mut labels = || {
-        let (corrections, chosen) = receiver.extend(SecretBits::random(COUNT, &mut generator())).unwrap();
-        (sender.extend(&corrections).unwrap(), chosen)
-    };
-    let mut group = criterion.benchmark_group("on top, without the correlated transfers");
-    group.throughput(Throughput::Elements(COUNT as u64));
-    let size = BatchSize::LargeInput;
-    group.bench_function("random, sender", |bencher| {
-        bencher.iter_batched(|| labels().0, random::send, size);
-    });
-    let (labels_to_hash, key) = (labels().0, [5; 32]);
-    group.bench_function("BLAKE3 of every label, for comparison with random, receiver", |bencher| {
-        let hash = |label: &u128| blake3::keyed_hash(&key, &label.to_le_bytes()).as_bytes()[0];
-        bencher.iter(|| labels_to_hash.labels().iter().map(hash).fold(0, |sum, byte| sum ^ byte));
-    });
-    group.bench_function("random, receiver", |bencher| {
-        bencher.iter_batched(|| labels().1, random::receive, size);
-    });
-    group.bench_function("chosen 16 bytes, sender, 32 B per OT", |bencher| {
-        bencher.iter_batched(|| labels().0, |labels| chosen::send(labels, width, &messages, &messages), size);
-    });
-    let padded = chosen::send(labels().0, width, &messages, &messages).unwrap();
-    group.bench_function("chosen 16 bytes, receiver, 32 B per OT", |bencher| {
-        bencher.iter_batched(|| labels().1, |labels| chosen::receive(labels, &padded), size);
-    });
-    group.bench_function("chosen bit, sender, 0.25 B per OT", |bencher| {
-        bencher.iter_batched(|| labels().0, |labels| chosen::send_bits(labels, &bits, &bits), size);
-    });
-    let padded = chosen::send_bits(labels().0, &bits, &bits).unwrap();
-    group.bench_function("chosen bit, receiver, 0.25 B per OT", |bencher| {
-        bencher.iter_batched(|| labels().1, |labels| chosen::receive_bits(labels, &padded), size);
-    });
-    group.finish();
-}
-
 fn base(criterion: &mut Criterion) {
     let offset = || CorrelationOffset::random(&mut generator());
     for depth in Depth::ALL {
@@ -200,7 +158,6 @@ fn main() {
     depths_in_turns();
     extension(&mut criterion);
     rooflines(&mut criterion);
-    on_top(&mut criterion);
     base(&mut criterion);
     criterion.final_summary();
 }

@@ -25,7 +25,8 @@ macro_rules! domains {
 }
 
 domains! {
-    /// The session id, from protocol version, nonces, outline digest and channel binding.
+    /// The session id, from protocol version, both nonces, the digests of outline, commitment and plan, terms, depth of
+    /// transfers and channel binding.
     SESSION_ID = "session id";
     /// What stands for an id in the header of a message.
     FRAME_TAG = "frame tag";
@@ -33,8 +34,6 @@ domains! {
     PLAN_DIGEST = "plan digest";
     /// The salted commitment to a model's weights.
     WEIGHT_COMMITMENT = "weight commitment";
-    /// The running hash of everything two parties said.
-    TRANSCRIPT = "transcript";
     /// Keys of the base oblivious transfers.
     OT_BASE_KEY = "ot base key";
     /// Inner nodes of the trees of the OT extension.
@@ -47,14 +46,8 @@ domains! {
     OT_CHECK_MASK = "ot extension check mask";
     /// The digest of a chunk's hashed columns.
     OT_CHECK_DIGEST = "ot extension check digest";
-    /// Pads of chosen-message oblivious transfers.
-    OT_CHOSEN_PAD = "ot chosen message pad";
-    /// Pads of chosen-bit oblivious transfers.
-    OT_CHOSEN_BIT_PAD = "ot chosen bit pad";
     /// The id of the transfers in which the server chooses, from the id of the session.
     OT_REVERSE = "ot reverse transfers";
-    /// Outputs of random oblivious transfers.
-    OT_RANDOM_OUTPUT = "ot random output";
     /// The global free-XOR offset of a session.
     GARBLE_OFFSET = "garble offset";
     /// Zero labels of the garbler's own input wires.
@@ -87,7 +80,7 @@ domains! {
     HE_ERROR = "he error";
     /// The uniform halves of the client's ciphertexts.
     HE_UNIFORM = "he ciphertext uniform half";
-    /// The seeds of those uniform halves, which both parties derive from public ids.
+    /// The seeds of those uniform halves, which both parties derive from the model's public seed; none is sent.
     HE_UNIFORM_SEED = "he ciphertext uniform seed";
     /// The error of the client's public key.
     HE_PUBLIC_ERROR = "he public key error";
@@ -122,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_domain_is_used_for_one_purpose() {
+    fn no_two_domains_have_one_context() {
         let mut contexts: Vec<_> = ALL.iter().map(|domain| domain.context()).collect();
         contexts.sort_unstable();
         contexts.dedup();

@@ -30,6 +30,7 @@ pub mod evaluator;
 pub mod garbler;
 pub mod gates;
 pub mod hash;
+#[cfg(any(test, feature = "testing"))]
 pub mod ideal;
 mod kernel;
 pub mod label;

@@ -33,6 +33,7 @@ mod bits;
 mod client;
 mod encoding;
 mod error;
+#[cfg(any(test, feature = "testing"))]
 pub mod ideal;
 mod kernel;
 mod messages;

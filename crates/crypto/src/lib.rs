@@ -1,8 +1,9 @@
 //! The tools of private inference, in the order a value meets them.
 //!
-//! This crate knows no network, socket or clock. Randomness enters as an argument, messages are data, and every
-//! tool has an ideal twin, so that the layers above can be tested without it. What each tool promises, to whom,
-//! and why, stands in `docs/src/security`.
+//! This crate knows no network, socket or clock. Randomness enters as an argument, messages are data. `he`, `ot` and
+//! `garble` have an ideal twin, kept by a trusted third party: their own tests compare with it, and with the feature
+//! `testing` a benchmark and a fuzz target start from it. What each tool promises, to whom, and why, stands in
+//! `docs/src/security`.
 //!
 //! ```text
 //! secret  random  domain   how secrets are held, drawn and kept apart

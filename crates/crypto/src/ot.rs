@@ -3,8 +3,7 @@
 //! 128 transfers on Ristretto ([`base`]) are extended to any number at four bytes each, or at two ([`Depth`]), by
 //! SoftSpokenOT (Roy, CRYPTO 2022, section 3; [`extension`]). Their labels are correlated: the two of a transfer differ
 //! by one secret offset of the server, which is the free-XOR offset of its garbled circuits, so the outcome
-//! of a transfer *is* the wire label and nothing more is sent. Where independent messages are wanted, a hash
-//! breaks the correlation ([`chosen`], [`random`]).
+//! of a transfer *is* the wire label and nothing more is sent.
 //!
 //! ```text
 //!   client = receiver                                     server = sender, offset D with lowest bit 1
@@ -18,9 +17,6 @@
 //!      Corrections      4 n B + 560 B ----------------->     checked: one list of choices
 //!        at depth 8     2 n B + 304 B
 //!      holds T_j                                             holds Q_j = T_j xor b_j D
-//!
-//!   only for chosen messages or bits
-//!                               <-----------------------     PaddedMessages or PaddedBits
 //! ```
 //!
 //! The types say sender and receiver and not server and client: where the server chooses, the client is the sender
@@ -30,14 +26,13 @@
 //! `docs/src/security/oblivious-transfer.md`.
 
 pub mod base;
-pub mod chosen;
 mod depth;
 pub mod error;
 pub mod extension;
+#[cfg(any(test, feature = "testing"))]
 pub mod ideal;
 mod kernel;
-mod pad;
-pub mod random;
+#[cfg(any(test, feature = "testing"))]
 #[doc(hidden)]
 pub mod stages;
 mod tree;
@@ -119,9 +114,7 @@ mod tests {
 
             let zero = sender.extend(&message).unwrap();
             let reverse_zero = reverse_sender.extend(&reverse_message).unwrap();
-            let [pads, reverse_pads] =
-                [zero, reverse_zero].map(|labels| random::send(labels).map(|pads| pads.to_vec()).concat());
-            assert!(pads.iter().all(|pad| !reverse_pads.contains(pad)));
+            assert!(zero.labels().iter().all(|label| !reverse_zero.labels().contains(label)));
             // What belongs to one direction is refused by the other.
             let (message, _) = receiver.extend(choices()).unwrap();
             assert_eq!(reverse_sender.extend(&message).unwrap_err(), OtError::Inconsistent);

@@ -10,20 +10,22 @@ use rand_core::{Rng, SeedableRng};
 use crate::domain::{self, Domain};
 use crate::secret::Secret;
 
-/// The hash that names a session: both nonces, the outline and the channel enter it.
+/// The hash that names a session: protocol version, both nonces, outline, commitment, plan, terms, depth of transfers and
+/// the channel enter it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionId(pub [u8; 32]);
 
 impl SessionId {
     /// The id of the same session's transfers in the other direction, where the server chooses and the client has the
-    /// offset. Keys, trees, checks and pads are bound to an id, so the two directions have none in common.
+    /// offset. Keys, trees and checks are bound to an id, so the two directions have none in common.
     #[must_use]
     pub fn reversed(self) -> Self {
         Self(blake3::derive_key(domain::OT_REVERSE.context(), &self.0))
     }
 }
 
-/// The random name of one inference.
+/// The name of one inference: the first 8 bytes of its session's id, then its number in the session. All zero for what
+/// belongs to no single inference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InferenceId(pub [u8; 16]);
 
@@ -39,11 +41,11 @@ pub enum Direction {
 /// The place a derived seed belongs to; two places never share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
-    /// The session.
+    /// The session; for what all sessions of a served model share, what names the model.
     pub session: SessionId,
     /// The inference within it.
     pub inference: InferenceId,
-    /// The step of the plan.
+    /// The step of the plan, 0 for the inference as a whole; for keys the number of their ring.
     pub step: u32,
     /// The direction of the message.
     pub direction: Direction,

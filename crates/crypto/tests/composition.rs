@@ -118,7 +118,8 @@ fn compare_with_the_clear(depth: Depth) {
         let bits: Vec<u64> =
             client_share[range.clone()].iter().map(|share| shape.client_input(*share)).collect();
         let count = circuit.client_wires() * lanes;
-        let choices = SecretBits::from_packed(count, circuit.choices(lanes, &bits).unwrap()).unwrap();
+        let choices = circuit.choices(lanes, &bits).unwrap();
+        let choices = SecretBits::from_packed(count, choices.expose().clone()).unwrap();
         let (corrections, chosen) = receiver.next_chunk(count).unwrap().extend(choices).unwrap();
         let corrections = Corrections::from_bytes(count, depth, corrections.to_bytes()).unwrap();
         let zeros = sender.next_chunk(count).unwrap().extend(&corrections).unwrap();

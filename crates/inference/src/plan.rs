@@ -167,16 +167,6 @@ impl Plan {
         self.schedule.flights[1..].iter().map(move |flight| flight.weighted.iter().map(job))
     }
 
-    /// How many flights of ciphertexts the offline phase has.
-    pub fn flight_count(&self) -> usize {
-        self.schedule.flights.len() - 1
-    }
-
-    /// How many round trips the online phase has for activations.
-    pub fn round_count(&self) -> usize {
-        self.rounds.len()
-    }
-
     /// How many layers have offline work: linear ones, activations and maxima.
     pub fn layer_count(&self) -> usize {
         self.linear.len() + self.parts.iter().filter(|part| part.completes_step).count()

@@ -5,38 +5,40 @@ use std::time::Duration;
 
 use crate::connection::frame::FrameKind;
 
-/// Before the image is known, or after.
+/// Before the image is known, or after. The numbers stand in the plan's digest, so they stay as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum Phase {
     /// Once per connection: keys and base transfers.
-    SetUp,
+    SetUp = 0,
     /// Before the image is known.
-    Offline,
+    Offline = 1,
     /// After.
-    Online,
+    Online = 2,
     /// Between the others: requests and replies.
-    Service,
+    Service = 3,
 }
 
-/// What a message carries.
+/// What a message carries. The numbers stand in the plan's digest, so they stay as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
 pub enum Kind {
     /// Nonces, outline, keys, base transfers.
-    SetUp,
+    SetUp = 0,
     /// Ciphertexts of linear layers.
-    Homomorphic,
+    Homomorphic = 1,
     /// Corrections of oblivious transfers.
-    Transfer,
+    Transfer = 2,
     /// Garbled tables, labels and replies.
-    Garbled,
+    Garbled = 3,
     /// Signs as shared bits, and values times them.
-    Gates,
+    Gates = 4,
     /// Truncations at positions without ReLU.
-    Truncation,
+    Truncation = 5,
     /// The image and the logits.
-    Values,
+    Values = 6,
     /// Requests, replies and refusals.
-    Service,
+    Service = 7,
 }
 
 impl Kind {

@@ -5,17 +5,16 @@
 use crypto::garble::gates::{AdvancedGates, GateShape, PreparedGates};
 use libfuzzer_sys::fuzz_target;
 
-fn shape(bytes: [u8; 5]) -> Option<GateShape> {
-    let [width, fraction_bits, output_bits, values, coarser] = bytes;
+fn shape(bytes: [u8; 4]) -> Option<GateShape> {
+    let [width, fraction_bits, output_bits, values] = bytes;
     let shape = GateShape::new(width.into(), fraction_bits.into(), output_bits.into()).ok()?;
     let shape = shape.with_values_per_sign((values & 0x7f).into()).ok()?;
-    let shape = if values >> 7 == 1 { shape.with_slopes(4).ok()? } else { shape };
-    shape.with_coarser_sign(coarser.into()).ok()
+    if values >> 7 == 1 { shape.with_slopes(4).ok() } else { Some(shape) }
 }
 
 fuzz_target!(|data: &[u8]| {
-    let Some(([choices @ .., signs], message)) = data.split_first_chunk::<6>() else { return };
-    let (Some(shape), signs) = (shape(*choices.first_chunk().expect("five bytes")), usize::from(*signs))
+    let Some(([choices @ .., signs], message)) = data.split_first_chunk::<5>() else { return };
+    let (Some(shape), signs) = (shape(*choices.first_chunk().expect("four bytes")), usize::from(*signs))
     else {
         return;
     };

@@ -219,7 +219,7 @@ fn circuits(circuit: &Circuit, is_shared: bool) {
             circuit.choices(lanes, &secret_words(lanes * arity, circuit.client_widths()[0], 34)).unwrap();
         let count = circuit.client_wires() * lanes;
         let zero: Vec<WireLabel> = (0..count).map(|_| WireLabel::from(server.next_u128())).collect();
-        let bit = |place: usize| u128::from(choices[place / 8] >> (place % 8) & 1).wrapping_neg();
+        let bit = |place: usize| u128::from(choices.expose()[place / 8] >> (place % 8) & 1).wrapping_neg();
         let chosen = zero
             .iter()
             .enumerate()
@@ -282,7 +282,7 @@ fn gates() {
     let [key, reverse_key] = [7, 8].map(|byte| HashKey::from_bytes([byte; 16]));
     let (shares, coins) = (secret_words(values, 22, 46), secret_words(signs, 1, 47));
     let masks = secret_words(signs, 1, 48);
-    let [zero, chosen] = dealt(&shape.choices(&shares, &coins), &offset, &mut server);
+    let [zero, chosen] = dealt(shape.choices(&shares, &coins).expose(), &offset, &mut server);
     let packed: Vec<u8> =
         masks.chunks(8).map(|bits| bits.iter().rev().fold(0, |all, bit| all << 1 | *bit as u8)).collect();
     let [reverse_zero, reverse_chosen] = dealt(&packed, &reverse_offset, &mut server);

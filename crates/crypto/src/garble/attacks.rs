@@ -76,6 +76,20 @@ fn a_hash_without_sigma_gives_the_offset_away_and_ours_does_not() {
 }
 
 #[test]
+fn sigma_and_its_sum_with_the_identity_are_one_to_one() {
+    // Linear maps: one to one exactly when the images of the unit vectors are independent.
+    for map in [sigma as fn(u128) -> u128, |label| sigma(label) ^ label] {
+        let mut basis: Vec<u128> = Vec::new();
+        for bit in 0..128 {
+            let image = basis.iter().fold(map(1 << bit), |image, &row| image.min(image ^ row));
+            assert_ne!(image, 0);
+            basis.push(image);
+            basis.sort_unstable_by(|one, other| other.cmp(one));
+        }
+    }
+}
+
+#[test]
 fn two_lanes_with_one_label_give_the_offset_away_and_distinct_ones_do_not() {
     let mut generator = generator();
     let mut keys = KeyBatch::default();

@@ -1,5 +1,7 @@
 //! Values to wires and back: bit transposition, and packing at exactly l bits.
 
+use zeroize::Zeroizing;
+
 use super::error::{GarbleError, Message, check_length};
 
 /// The low `width` bits set.
@@ -40,7 +42,7 @@ pub(super) fn transpose(matrix: &mut [u64; 64]) {
 pub(super) fn for_each_wire(values: &[u64], widths: &[u32], mut wire: impl FnMut(usize, u64)) {
     let mut index = 0;
     for (place, width) in widths.iter().enumerate() {
-        let mut matrix = [0; 64];
+        let mut matrix = Zeroizing::new([0; 64]);
         for (row, lane) in matrix.iter_mut().zip(values.chunks_exact(widths.len())) {
             *row = lane[place];
         }
@@ -60,6 +62,12 @@ pub(super) fn packed_length(count: usize, width: u32) -> usize {
 /// Packs the low `width` bits of each value, lowest bit first, without gaps.
 pub(super) fn pack(values: &[u64], width: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(packed_length(values.len(), width));
+    append_packed(&mut bytes, values.iter().copied(), width);
+    bytes
+}
+
+/// The same behind other bytes, of values that are nowhere held together.
+pub(super) fn append_packed(bytes: &mut Vec<u8>, values: impl Iterator<Item = u64>, width: u32) {
     let (mut pending, mut filled) = (0_u128, 0);
     for value in values {
         pending |= u128::from(value & low_bits(width)) << filled;
@@ -71,7 +79,6 @@ pub(super) fn pack(values: &[u64], width: u32) -> Vec<u8> {
         }
     }
     bytes.extend_from_slice(&(pending as u64).to_le_bytes()[..filled.div_ceil(8) as usize]);
-    bytes
 }
 
 /// Reads back `count` values of `width` bits.

@@ -33,6 +33,7 @@
 
 mod chain;
 mod client;
+#[cfg(any(test, feature = "testing"))]
 pub mod ideal;
 mod server;
 #[cfg(test)]
@@ -43,11 +44,12 @@ mod views;
 pub use client::{ClientInputs, PreparedGates};
 pub use server::{AdvancedGates, OfferedGates, ReverseReceiver, WaitingGates};
 
-use super::bits::{low_bits, pack};
+use super::bits::{append_packed, low_bits};
 use super::error::{Counted, GarbleError, check_count, check_shape};
 use super::hash::{CounterRange, HashKey, MAX_LANES};
 use super::label::{Offset, WireLabel};
 use super::sections::sections_length;
+use crate::secret::Secret;
 
 /// What a party has of the transfers in which the other one chose.
 pub struct SenderSide<'a> {
@@ -66,7 +68,6 @@ pub struct SenderSide<'a> {
 pub struct GateShape {
     width: u32,
     fraction_bits: u32,
-    sign_drop: u32,
     output_bits: u32,
     values_per_sign: usize,
     /// Fraction bits of slopes; none where values only pass by their sign.
@@ -74,9 +75,6 @@ pub struct GateShape {
 }
 
 impl GateShape {
-    /// The most bits that a chain compares.
-    pub const MOST_COMPARED: u32 = 62;
-
     /// ReLUs: values of `width` bits, sign included, to quotients by 2^`fraction_bits` modulo 2^`output_bits`.
     ///
     /// # Errors
@@ -85,14 +83,7 @@ impl GateShape {
         check_shape("width", 2, 62, width.into())?;
         check_shape("fraction bits", 0, u64::from(width) - 2, fraction_bits.into())?;
         check_shape("output bits", u64::from(width - fraction_bits) + 1, 63, output_bits.into())?;
-        Ok(Self {
-            width,
-            fraction_bits,
-            sign_drop: fraction_bits,
-            output_bits,
-            values_per_sign: 1,
-            slope_bits: None,
-        })
+        Ok(Self { width, fraction_bits, output_bits, values_per_sign: 1, slope_bits: None })
     }
 
     /// The same where each sign decides over so many values.
@@ -118,17 +109,6 @@ impl GateShape {
         let least = u64::from(self.width - self.fraction_bits) + 2;
         check_shape("output bits", least, 63, self.output_bits.into())?;
         Ok(Self { slope_bits: Some(bits), ..self })
-    }
-
-    /// The same with a sign that is read from shares without so many more low bits. It is then one for x from 2^G on, where
-    /// G counts all dropped bits, by chance below, and never for a negative x.
-    ///
-    /// # Errors
-    /// When fewer than two bits are left.
-    pub fn with_coarser_sign(self, bits: u32) -> Result<Self, GarbleError> {
-        let most = self.width - self.fraction_bits - 2;
-        check_shape("bits that a sign leaves out", 0, most.into(), bits.into())?;
-        Ok(Self { sign_drop: self.fraction_bits + bits, ..self })
     }
 
     /// Bits of the compared value.
@@ -158,7 +138,7 @@ impl GateShape {
 
     /// Bits that the chain compares.
     pub fn compared_bits(&self) -> u32 {
-        self.width - self.sign_drop
+        self.width - self.fraction_bits
     }
 
     /// Transfers of each sign in which the client chooses: bits of its share, rho, the top bit of each value's share.
@@ -185,18 +165,18 @@ impl GateShape {
     /// then for each value the top bits; every group from a whole byte on.
     ///
     /// `shares` has the compared value of every sign, then the second value of every sign, and so on.
-    pub fn choices(&self, shares: &[u64], coins: &[u64]) -> Vec<u8> {
-        let compared: Vec<u64> =
-            shares[..coins.len()].iter().map(|share| self.client_input(*share)).collect();
-        let mut choices = Vec::new();
+    pub fn choices(&self, shares: &[u64], coins: &[u64]) -> Secret<Vec<u8>> {
+        let signs = coins.len();
+        // Its room is made once, so that no unwiped copy stays behind.
+        let length = self.transfers_per_sign() * signs.div_ceil(8);
+        let mut choices = Secret::new(Vec::with_capacity(length));
+        let bytes = choices.expose_mut();
         for level in 0..self.compared_bits() - 1 {
-            let bits: Vec<u64> = compared.iter().map(|input| input >> level).collect();
-            choices.extend(pack(&bits, 1));
+            append_packed(bytes, shares[..signs].iter().map(|share| self.client_input(*share) >> level), 1);
         }
-        choices.extend(pack(coins, 1));
-        for (value, shares) in self.values().zip(shares.chunks_exact(coins.len())) {
-            let tops: Vec<u64> = shares.iter().map(|share| value.top_bit(*share)).collect();
-            choices.extend(pack(&tops, 1));
+        append_packed(bytes, coins.iter().copied(), 1);
+        for (value, shares) in self.values().zip(shares.chunks_exact(signs)) {
+            append_packed(bytes, shares.iter().map(|share| value.top_bit(*share)), 1);
         }
         choices
     }
@@ -244,14 +224,12 @@ impl GateShape {
 
     /// What the client's share of a compared value enters the chain as.
     fn client_input(&self, share: u64) -> u64 {
-        (share & low_bits(self.width)) >> self.sign_drop
+        (share & low_bits(self.width)) >> self.fraction_bits
     }
 
-    /// The same of the server's share. A sign that drops more than the value must not round up: where it is one the value's
-    /// top bit has to be zero.
+    /// The same of the server's share, which is rounded up.
     fn server_input(&self, share: u64) -> u64 {
-        let rounding = if self.sign_drop == self.fraction_bits { low_bits(self.fraction_bits) } else { 0 };
-        (share.wrapping_add(rounding) & low_bits(self.width)) >> self.sign_drop
+        (share.wrapping_add(low_bits(self.fraction_bits)) & low_bits(self.width)) >> self.fraction_bits
     }
 
     /// The values of a sign, the compared one first.

@@ -1,7 +1,6 @@
 //! The same functions computed by a trusted third party in memory, on integers, without circuits.
 //!
-//! Layers above test against these; the tests of this module use them as oracles. They branch on their
-//! inputs.
+//! The tests of `garble` use them as oracles. They branch on their inputs.
 
 use super::argmax::ArgmaxShape;
 use super::bits::low_bits;
@@ -28,16 +27,8 @@ fn quotient(shape: &ReluShape, server: u64, client: u64) -> i64 {
     let constant = match shape.rounding() {
         Rounding::Floor => 0,
         Rounding::Nearest => 1_u64 << f >> 1,
-        Rounding::Stochastic => (1 << f) - 1,
     };
-    let sum = server.wrapping_add(client).wrapping_add(constant);
-    let floor = signed(sum, width) >> f;
-    if shape.rounding() == Rounding::Stochastic {
-        let borrowed = client & low_bits(f) > sum & low_bits(f);
-        signed((floor as u64).wrapping_sub(borrowed.into()), width - f)
-    } else {
-        floor
-    }
+    signed(server.wrapping_add(client).wrapping_add(constant), width) >> f
 }
 
 /// The ReLU of the sum, at most the threshold.
@@ -46,12 +37,10 @@ pub fn clip(shape: &ClipShape, server: u64, client: u64) -> u64 {
     (quotient.max(0) as u64).min(shape.threshold()) & low_bits(shape.relu().output_bits())
 }
 
-/// The greatest of the sums, rectified and truncated if the shape says so, modulo the output ring.
+/// The greatest of the sums, modulo the output ring.
 pub fn maximum(shape: &MaximumShape, server: &[u64], client: &[u64]) -> u64 {
     let sums = server.iter().zip(client).map(|(a, b)| signed(a.wrapping_add(*b), shape.width()));
-    let greatest = sums.max().unwrap_or(0);
-    let value = if shape.is_rectified() { greatest.max(0) } else { greatest };
-    (value >> shape.fraction_bits()) as u64 & low_bits(shape.output_bits())
+    sums.max().unwrap_or(0) as u64 & low_bits(shape.output_bits())
 }
 
 /// The place of the greatest sum; the lowest of several.

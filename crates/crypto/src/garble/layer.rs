@@ -10,6 +10,7 @@ use super::evaluator::ChunkEvaluator;
 use super::garbler::ChunkGarbler;
 use super::hash::{CounterRange, HashKey, MAX_LANES};
 use crate::random::Generator;
+use crate::secret::Secret;
 
 /// Many instances of one circuit. Chunks of 64 run in lock-step; the last may be shorter.
 ///
@@ -112,12 +113,12 @@ impl Circuit {
     ///
     /// # Errors
     /// When there are not as many values as the chunk takes.
-    pub fn choices(&self, lanes: usize, values: &[u64]) -> Result<Vec<u8>, GarbleError> {
+    pub fn choices(&self, lanes: usize, values: &[u64]) -> Result<Secret<Vec<u8>>, GarbleError> {
         super::circuit::check_lanes(lanes)?;
         check_count(Counted::ClientValues, self.client_widths().len() * lanes, values.len())?;
-        let mut words = Vec::with_capacity(self.client_wires());
-        for_each_wire(values, self.client_widths(), |_, word| words.push(word));
-        Ok(pack(&words, lanes as u32))
+        let mut words = Secret::new(Vec::with_capacity(self.client_wires()));
+        for_each_wire(values, self.client_widths(), |_, word| words.expose_mut().push(word));
+        Ok(Secret::new(pack(words.expose(), lanes as u32)))
     }
 }
 
@@ -162,7 +163,7 @@ mod tests {
     fn choices_stand_by_wire_then_lane() {
         let shape = ReluShape::new(3, 1, 3, Rounding::Floor, ReluForm::Projection).unwrap();
         let circuit = shape.circuit();
-        assert_eq!(circuit.choices(2, &[0b110, 0b011]).unwrap(), [0b01_11_10]);
+        assert_eq!(circuit.choices(2, &[0b110, 0b011]).unwrap().expose()[..], [0b01_11_10]);
         assert!(circuit.choices(2, &[1]).is_err());
     }
 }

@@ -1,40 +1,26 @@
-//! The maximum of k shared values, as in max pooling, with the ReLU that usually comes before it.
-//!
-//! ReLU and maximum commute, and so do maximum and truncation: one ReLU and one truncation after the maximum
-//! do for the whole window. For round-to-nearest the server adds 2^(f-1) to each of its shares.
+//! The maximum of k shared values, as in max pooling.
 
 use super::circuit::{Builder, Circuit, Output, Projection, Term, Wire};
 use super::error::{GarbleError, check_shape};
-use super::relu::selected_share;
 
 /// The parameters of a pooling layer's circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaximumShape {
     values: u32,
     width: u32,
-    fraction_bits: u32,
     output_bits: u32,
-    is_rectified: bool,
 }
 
 impl MaximumShape {
-    /// The maximum of `values` sums modulo 2^`width`, zero if it is rectified and negative, divided by
-    /// 2^`fraction_bits` towards minus infinity and shared modulo 2^`output_bits`.
+    /// The maximum of `values` signed sums modulo 2^`width`, shared modulo 2^`output_bits`.
     ///
     /// # Errors
-    /// When there is no value, a width is not in 1..=64 or truncation leaves no bit beside the sign.
-    pub fn new(
-        values: u32,
-        width: u32,
-        fraction_bits: u32,
-        output_bits: u32,
-        is_rectified: bool,
-    ) -> Result<Self, GarbleError> {
+    /// When there is no value, or a width is not in 2..=64 or 1..=64.
+    pub fn new(values: u32, width: u32, output_bits: u32) -> Result<Self, GarbleError> {
         check_shape("values", 1, 1 << 16, values.into())?;
         check_shape("width", 2, 64, width.into())?;
-        check_shape("fraction bits", 0, u64::from(width) - 2, fraction_bits.into())?;
         check_shape("output bits", 1, 64, output_bits.into())?;
-        Ok(Self { values, width, fraction_bits, output_bits, is_rectified })
+        Ok(Self { values, width, output_bits })
     }
 
     /// Bits of the input ring.
@@ -42,19 +28,9 @@ impl MaximumShape {
         self.width
     }
 
-    /// Bits that the quotient drops.
-    pub fn fraction_bits(&self) -> u32 {
-        self.fraction_bits
-    }
-
     /// Bits of the output ring.
     pub fn output_bits(&self) -> u32 {
         self.output_bits
-    }
-
-    /// Whether a negative maximum becomes zero.
-    pub fn is_rectified(&self) -> bool {
-        self.is_rectified
     }
 
     /// The circuit. Both parties put in their shares of the window's values, reduced modulo 2^width.
@@ -67,16 +43,7 @@ impl MaximumShape {
             let is_less = builder.is_less(&greatest, &value);
             greatest = builder.choose_word(is_less, &value, &greatest);
         }
-        let kept = &greatest[self.fraction_bits as usize..];
-        let output = if self.is_rectified {
-            let sign = builder.sign(kept);
-            let is_positive = builder.not(sign);
-            let bits = (kept.len() - 1).min(self.output_bits as usize);
-            selected_share(self.output_bits, is_positive, &kept[..bits], Vec::new())
-        } else {
-            signed_share(self.output_bits, kept)
-        };
-        builder.finish(output)
+        builder.finish(signed_share(self.output_bits, &greatest))
     }
 }
 
@@ -123,15 +90,10 @@ mod tests {
     #[test]
     fn windows_of_every_size_have_the_maximum_of_their_values() {
         for values in [1, 2, 3, 4, 9] {
-            for (width, fraction_bits, output_bits) in
-                [(8, 0, 8), (8, 3, 16), (32, 12, 32), (20, 5, 9), (41, 7, 41)]
-            {
-                for is_rectified in [false, true] {
-                    let shape =
-                        MaximumShape::new(values, width, fraction_bits, output_bits, is_rectified).unwrap();
-                    let count = 150 * values as usize;
-                    check(&shape, &random_values(count, width, 1), &random_values(count, width, 2));
-                }
+            for (width, output_bits) in [(8, 8), (8, 16), (32, 32), (20, 9), (41, 41)] {
+                let shape = MaximumShape::new(values, width, output_bits).unwrap();
+                let count = 150 * values as usize;
+                check(&shape, &random_values(count, width, 1), &random_values(count, width, 2));
             }
         }
     }
@@ -144,15 +106,13 @@ mod tests {
             server.extend([bits & 7, bits >> 3 & 7]);
             client.extend([bits >> 6 & 7, bits >> 9 & 7]);
         }
-        for is_rectified in [false, true] {
-            check(&MaximumShape::new(2, 3, 1, 4, is_rectified).unwrap(), &server, &client);
-        }
+        check(&MaximumShape::new(2, 3, 4).unwrap(), &server, &client);
     }
 
     #[test]
     fn impossible_shapes_are_refused() {
-        assert!(MaximumShape::new(0, 8, 0, 8, true).is_err());
-        assert!(MaximumShape::new(2, 8, 7, 8, true).is_err());
-        assert!(MaximumShape::new(2, 8, 0, 65, true).is_err());
+        assert!(MaximumShape::new(0, 8, 8).is_err());
+        assert!(MaximumShape::new(2, 1, 8).is_err());
+        assert!(MaximumShape::new(2, 8, 65).is_err());
     }
 }

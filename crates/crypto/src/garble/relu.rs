@@ -15,10 +15,6 @@ pub enum Rounding {
     Floor,
     /// Exactly, to the nearest, halves up.
     Nearest,
-    /// Fast mode: both parties drop the low bits of their shares first, and the circuit shrinks by f bits.
-    /// Rounds up or down by coins that the client knows, without bias and by less than one unit, for inputs
-    /// up to 2^(w-1) - 2^f.
-    Stochastic,
 }
 
 /// How the output becomes a share.
@@ -80,18 +76,10 @@ impl ReluShape {
         self.rounding
     }
 
-    /// Width of the circuit's sum and the lowest bit of it that is kept.
-    pub(super) fn circuit_bits(&self) -> (u32, usize) {
-        match self.rounding {
-            Rounding::Stochastic => (self.width - self.fraction_bits, 0),
-            Rounding::Floor | Rounding::Nearest => (self.width, self.fraction_bits as usize),
-        }
-    }
-
     /// The circuit. The server puts in [`ReluShape::server_input`], the client [`ReluShape::client_input`]
     /// and, in the form of gates alone, its blind.
     pub fn circuit(&self) -> Circuit {
-        let (width, lowest) = self.circuit_bits();
+        let (width, lowest) = (self.width, self.fraction_bits as usize);
         let client_widths: &[u32] = match self.form {
             ReluForm::Projection => &[width],
             ReluForm::AndOnly => &[width, self.output_bits],
@@ -123,17 +111,12 @@ impl ReluShape {
         match self.rounding {
             Rounding::Floor => share & mask,
             Rounding::Nearest => share.wrapping_add(1_u64 << f >> 1) & mask,
-            Rounding::Stochastic => (share.wrapping_add((1 << f) - 1) & mask) >> f,
         }
     }
 
     /// What the client puts in for its share.
     pub fn client_input(&self, share: u64) -> u64 {
-        let share = share & low_bits(self.width);
-        match self.rounding {
-            Rounding::Floor | Rounding::Nearest => share,
-            Rounding::Stochastic => share >> self.fraction_bits,
-        }
+        share & low_bits(self.width)
     }
 }
 
@@ -149,7 +132,7 @@ mod tests {
     use crate::garble::ideal;
     use crate::garble::testing::{random_values, run_both_parties};
 
-    const ROUNDINGS: [Rounding; 3] = [Rounding::Floor, Rounding::Nearest, Rounding::Stochastic];
+    const ROUNDINGS: [Rounding; 2] = [Rounding::Floor, Rounding::Nearest];
     const FORMS: [ReluForm; 2] = [ReluForm::Projection, ReluForm::AndOnly];
 
     fn shape(width: u32, fraction_bits: u32, rounding: Rounding, form: ReluForm) -> ReluShape {
@@ -169,7 +152,6 @@ mod tests {
         };
         assert_eq!(cost(Rounding::Floor, ReluForm::Projection), (31, 19, 1148, 516));
         assert_eq!(cost(Rounding::Floor, ReluForm::AndOnly), (81, 0, 2592, 516));
-        assert_eq!(cost(Rounding::Stochastic, ReluForm::Projection), (19, 19, 764, 324));
     }
 
     /// Compares the circuit in the clear with the oracle.
@@ -279,11 +261,6 @@ mod tests {
             pairs.extend(boundary_pairs(width, 12));
             let blinds = random_values(pairs.len(), width, 4);
             check_in_the_clear(&shape(width, 12, Rounding::Floor, ReluForm::Projection), &pairs, &blinds);
-            check_in_the_clear(
-                &shape(width, 12, Rounding::Stochastic, ReluForm::Projection),
-                &pairs,
-                &blinds,
-            );
             check_in_the_clear(&shape(width, 12, Rounding::Nearest, ReluForm::AndOnly), &pairs, &blinds);
         }
     }
@@ -309,7 +286,6 @@ mod tests {
         let (a, b) = (random_values(count, 32, 5), random_values(count, 32, 6));
         let pairs: Vec<(u64, u64)> = a.into_iter().zip(b).collect();
         check_garbled(&shape(32, 12, Rounding::Floor, ReluForm::Projection), &pairs);
-        check_garbled(&shape(32, 12, Rounding::Stochastic, ReluForm::Projection), &pairs);
     }
 
     #[test]
@@ -321,18 +297,6 @@ mod tests {
                 let shape = ReluShape::new(20, 6, output_bits, Rounding::Floor, form).unwrap();
                 check_garbled(&shape, &pairs);
             }
-        }
-    }
-
-    #[test]
-    fn fast_mode_is_stochastic_rounding_in_its_range() {
-        let shape = shape(12, 4, Rounding::Stochastic, ReluForm::Projection);
-        let (width, unit) = (12_u32, 16_i64);
-        for x in -(1_i64 << 11)..=(1 << 11) - unit {
-            let results =
-                (0..1_u64 << width).map(|b| ideal::relu(&shape, (x as u64).wrapping_sub(b), b) as i64);
-            let total: i64 = results.inspect(|y| assert!((y * unit - x.max(0)).abs() < unit)).sum();
-            assert_eq!(total * unit, x.max(0) << width, "unbiased at {x}");
         }
     }
 

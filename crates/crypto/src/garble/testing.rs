@@ -68,7 +68,7 @@ pub(crate) fn run_with(
         let values =
             |values: &[u64], per_lane: usize| values[chunk.start * per_lane..chunk.end * per_lane].to_vec();
         let choices = circuit.choices(lanes, &values(client, circuit.client_widths().len())).unwrap();
-        let (zero, chosen) = deal(&choices, circuit.client_wires() * lanes, &offset, &mut generator);
+        let (zero, chosen) = deal(choices.expose(), circuit.client_wires() * lanes, &offset, &mut generator);
 
         let (tables, prepared) = garbler.garble(&offset, &zero, &mut workspace).unwrap();
         let tables = GarbledChunk::from_bytes(circuit, lanes, tables.into_bytes()).unwrap();

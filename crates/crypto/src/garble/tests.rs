@@ -38,7 +38,7 @@ fn every_kernel_and_number_of_lanes_agrees_with_the_circuit_in_the_clear() {
         relu(ReluForm::Projection),
         relu(ReluForm::AndOnly),
         ClipShape::new(16, 4, 20, Rounding::Nearest, 600).unwrap().circuit(),
-        MaximumShape::new(3, 12, 2, 17, false).unwrap().circuit(),
+        MaximumShape::new(3, 12, 17).unwrap().circuit(),
         ArgmaxShape::new(5, 9).unwrap().circuit(),
     ];
     for features in levels() {
@@ -128,7 +128,7 @@ fn transcript(features: CpuFeatures, lanes: usize) -> [Vec<u8>; 3] {
     let evaluator = ChunkEvaluator::new(&circuit, lanes, key, &mut counters).unwrap();
     let (server, client) = (random_values(lanes, 16, 1), random_values(lanes, 16, 2));
     let choices = circuit.choices(lanes, &client).unwrap();
-    let (zero, chosen) = deal(&choices, 16 * lanes, &offset, &mut generator);
+    let (zero, chosen) = deal(choices.expose(), 16 * lanes, &offset, &mut generator);
     let mut workspace = Workspace::new(features);
 
     let (tables, prepared) = garbler.garble(&offset, &zero, &mut workspace).unwrap();

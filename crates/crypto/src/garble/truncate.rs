@@ -28,9 +28,10 @@ pub use client::{ClientInputs, PreparedTruncation};
 pub use messages::{TruncationOffer, TruncationOpening, TruncationReply};
 pub use server::{OfferedTruncation, WaitingTruncation};
 
-use super::bits::{low_bits, pack};
+use super::bits::{append_packed, low_bits, packed_length};
 use super::error::{Counted, GarbleError, check_count, check_shape};
 use super::hash::MAX_LANES;
+use crate::secret::Secret;
 
 /// The parameters of a truncation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,9 +81,10 @@ impl TruncationShape {
 
     /// The client's choice bits, one oblivious transfer per share, lowest bit of each byte first: the top
     /// bits of its shares.
-    pub fn choices(&self, shares: &[u64]) -> Vec<u8> {
-        let bits: Vec<u64> = shares.iter().map(|share| self.top_bit(*share)).collect();
-        pack(&bits, 1)
+    pub fn choices(&self, shares: &[u64]) -> Secret<Vec<u8>> {
+        let mut choices = Secret::new(Vec::with_capacity(packed_length(shares.len(), 1)));
+        append_packed(choices.expose_mut(), shares.iter().map(|share| self.top_bit(*share)), 1);
+        choices
     }
 
     fn top_bit(&self, share: u64) -> u64 {

@@ -106,8 +106,8 @@ impl HeParameters {
     }
 
     /// The same parameters, computed with at most these instructions.
-    #[must_use]
-    pub fn with_cpu(mut self, cpu: CpuFeatures) -> Self {
+    #[cfg(test)]
+    pub(super) fn with_cpu(mut self, cpu: CpuFeatures) -> Self {
         self.kernels = Kernels::for_cpu(cpu);
         self
     }

@@ -85,7 +85,7 @@ pub(super) fn expand_uniform(
         let mut hasher = blake3::Hasher::new_derive_key(domain.context());
         hasher.update(seed).update(&[limb as u8]);
         let public =
-            PublicData::because("the seed travels in the clear, and so does all that follows from it");
+            PublicData::because("both parties derive the seed from the model's id, which is no secret");
         uniform_residues(hasher.finalize_xof(), table.modulus(), table.degree(), public)
     };
     tables.map(expand).collect()

@@ -13,10 +13,6 @@ pub enum OtMessage {
     TreeSums,
     /// The corrections of one chunk of the extension.
     Corrections,
-    /// The padded messages of chosen-message transfers.
-    PaddedMessages,
-    /// The padded bits of chosen-bit transfers.
-    PaddedBits,
 }
 
 impl std::fmt::Display for OtMessage {
@@ -26,8 +22,6 @@ impl std::fmt::Display for OtMessage {
             Self::ReceiverPoints => "the base receiver's points",
             Self::TreeSums => "the tree sums",
             Self::Corrections => "the corrections",
-            Self::PaddedMessages => "the padded messages",
-            Self::PaddedBits => "the padded bits",
         })
     }
 }
@@ -104,7 +98,7 @@ pub enum OtError {
         /// The depth of the corrections.
         given: Depth,
     },
-    /// This side handed in another number of choices, messages or labels than the chunk has transfers.
+    /// This side handed in another number of choices or labels than the chunk has transfers.
     #[error("{given} items were given for a chunk of {expected} transfers")]
     ItemCount {
         /// Transfers in the chunk.

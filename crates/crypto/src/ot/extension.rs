@@ -168,11 +168,11 @@ fn check_chunk(count: usize) -> Result<(), OtError> {
 
 /// The part of the streams a chunk owns; made once per chunk, never twice.
 #[derive(Debug)]
-pub(in crate::ot) struct Range {
-    pub(in crate::ot) session: SessionId,
+struct Range {
+    session: SessionId,
     /// The first cipher block of every leaf.
-    pub(in crate::ot) first_cipher: u64,
-    pub(in crate::ot) count: usize,
+    first_cipher: u64,
+    count: usize,
 }
 
 impl Range {

@@ -1,4 +1,4 @@
-//! Oblivious transfer by a trusted dealer in memory, for tests of what builds on it. The dealer
+//! Oblivious transfer by a trusted dealer in memory: for the tests of `ot`, its benchmark and a fuzz target. The dealer
 //! sees every secret and takes no care to hide it in time or memory.
 
 use crate::cpu::CpuFeatures;

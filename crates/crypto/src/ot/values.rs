@@ -68,8 +68,7 @@ impl Drop for Labels {
     }
 }
 
-/// Secret bits, eight to a byte, lowest bit first: the receiver's choices, or the messages of chosen-bit
-/// transfers.
+/// Secret bits, eight to a byte, lowest bit first: the receiver's choices.
 #[derive(Debug)]
 pub struct SecretBits {
     count: usize,

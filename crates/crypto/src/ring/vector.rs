@@ -104,22 +104,6 @@ impl RingVector {
         on_words!(&self.words, values => values.iter().map(|value| self.width.to_signed(value.widen())).collect())
     }
 
-    /// The words of a ring of at most 32 bits.
-    pub fn narrow_words(&self) -> Option<&[u32]> {
-        match &self.words {
-            Words::Narrow(values) => Some(values),
-            Words::Wide(_) => None,
-        }
-    }
-
-    /// The words of a ring of more than 32 bits.
-    pub fn wide_words(&self) -> Option<&[u64]> {
-        match &self.words {
-            Words::Narrow(_) => None,
-            Words::Wide(values) => Some(values),
-        }
-    }
-
     pub(crate) fn words(&self) -> &Words {
         &self.words
     }
@@ -147,11 +131,6 @@ impl RingVector {
     /// Replaces each value by its negative.
     pub fn negate(&mut self) {
         self.replace(Change::Negate, CpuFeatures::available());
-    }
-
-    /// Adds a constant to each value: the server's rounding constants.
-    pub fn add_constant(&mut self, constant: u64) {
-        self.replace(Change::Add(constant), CpuFeatures::available());
     }
 
     /// Multiplies each value by `2^shift`: how a skip connection meets the scale of a product.

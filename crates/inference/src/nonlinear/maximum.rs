@@ -37,7 +37,7 @@ pub(super) fn plan(
     sizes
         .into_iter()
         .map(|(size, (inputs, outputs))| {
-            let shape = MaximumShape::new(size as u32, *width, 0, step.ring_bits, false)?;
+            let shape = MaximumShape::new(size as u32, *width, step.ring_bits)?;
             let layer = Layer::new(Arc::new(shape.circuit()), outputs.len());
             let part = GarbledPart::new(layer, Encoding::Reduced(*width), inputs, outputs);
             Ok(Arc::new(part) as Arc<dyn Part>)

@@ -1,4 +1,5 @@
 use super::*;
+use crate::garble::bits::pack;
 use crate::garble::hash::HashCounter;
 use crate::garble::testing::{deal, random_values};
 use crate::random::{Generator, Seed};
@@ -34,7 +35,7 @@ fn run(shape: GateShape, server: &[u64], client: &[u64], slopes: &[i64], seed: u
     let [key, reverse_key] = [(); 2].map(|()| HashKey::random(&mut generator));
     let (coins, masks) = (random_values(signs, 1, seed), random_values(signs, 1, seed.wrapping_add(77)));
     let blinds = random_values(values, shape.output_bits(), 9);
-    let [zero, chosen] = deal_groups(&shape.choices(client, &coins), signs, &offset, &mut generator);
+    let [zero, chosen] = deal_groups(shape.choices(client, &coins).expose(), signs, &offset, &mut generator);
     let (reverse_zero, reverse_chosen) = deal(&pack(&masks, 1), signs, &reverse_offset, &mut generator);
     let counters = || HashCounter::new().take(shape.hash_count(signs)).unwrap();
     let reverse_counters = || HashCounter::new().take(shape.reverse_hash_count(signs)).unwrap();
@@ -101,45 +102,6 @@ fn relus_of_all_pairs_of_shares_are_right() {
             assert_eq!(made, expected(&shape, &server, &client, &[]), "{shape:?}");
         }
     }
-}
-
-/// What the comment at `GateShape::server_input` says.
-#[test]
-fn a_coarser_sign_never_lets_a_negative_value_through() {
-    for (width, fraction, coarser) in [(6, 2, 1), (7, 2, 2), (7, 0, 3)] {
-        let shape = GateShape::new(width, fraction, 10).unwrap().with_coarser_sign(coarser).unwrap();
-        let (server, client) = all_pairs(width);
-        let made = run(shape, &server, &client, &[], 3);
-        let dropped = 1_i64 << (fraction + coarser);
-        for ((server, client), made) in server.iter().zip(&client).zip(made) {
-            let x = crate::garble::ideal::signed(server.wrapping_add(*client) & low_bits(width), width);
-            let sign = ideal::sign(&shape, *server, *client);
-            if (dropped - (1 << (width - 1))..0).contains(&x) {
-                assert!(!sign && made == 0, "{shape:?} {x}");
-            }
-            if (dropped..(1 << (width - 1)) - (1 << fraction)).contains(&x) {
-                let quotient = made as i64 * (1 << fraction);
-                assert!(sign && (quotient - x).abs() < 1 << fraction, "{shape:?} {x} {made}");
-            }
-            if (0..dropped).contains(&x) {
-                assert_eq!(made, ideal::gate(&shape, 0, sign, 0, *server, *client), "{shape:?} {x}");
-            }
-        }
-    }
-}
-
-/// With the rounding constant of the value a coarser sign would err: the reason why there is none.
-#[test]
-fn a_coarser_sign_that_rounds_up_would_let_negative_values_through() {
-    let (width, dropped) = (7, 4);
-    let rounded = |share: u64| ((share + low_bits(dropped)) & low_bits(width)) >> dropped;
-    let (server, client) = all_pairs(width);
-    let errs = server.iter().zip(&client).any(|(server, client)| {
-        let x = crate::garble::ideal::signed(server.wrapping_add(*client) & low_bits(width), width);
-        let sum = rounded(*server).wrapping_add(client >> dropped) & low_bits(width - dropped);
-        (-32..-4).contains(&x) && crate::garble::ideal::signed(sum, width - dropped) >= 0
-    });
-    assert!(errs);
 }
 
 /// With a slope the compared value is wanted where its sign is zero, too; its range is that of the others.
@@ -280,5 +242,4 @@ fn shapes_out_of_range_are_refused() {
     assert!(shape.with_values_per_sign(2).is_err() && shape.with_values_per_sign(0).is_err());
     assert!(shape.with_slopes(4).is_err() && GateShape::new(10, 3, 9).unwrap().with_slopes(4).is_ok());
     assert!(GateShape::new(10, 3, 30).unwrap().with_slopes(9).is_err());
-    assert!(shape.with_coarser_sign(5).is_ok() && shape.with_coarser_sign(6).is_err());
 }

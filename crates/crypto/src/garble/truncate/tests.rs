@@ -12,7 +12,7 @@ fn run(shape: TruncationShape, server: &[u64], client: &[u64], factors: &[u64]) 
     let offset = Offset::random(&mut generator);
     let key = HashKey::random(&mut generator);
     let counters = || HashCounter::new().take(TruncationShape::hash_count(count)).unwrap();
-    let (zero, chosen) = deal(&shape.choices(client), count, &offset, &mut generator);
+    let (zero, chosen) = deal(shape.choices(client).expose(), count, &offset, &mut generator);
     let blinds = random_values(count, shape.output_bits(), 9);
 
     let (offer, offered) =

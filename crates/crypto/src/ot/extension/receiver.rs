@@ -129,9 +129,8 @@ impl ReceiverChunk {
     /// [`OtError::ItemCount`] when there are not as many choices as transfers; the chunk is lost then.
     pub fn extend(self, choices: SecretBits) -> Result<(Corrections, ReceiverLabels), OtError> {
         let mut labels = Labels::zeroed(self.range.count);
-        let (session, first_cipher, count) = (self.range.session, self.range.first_cipher, self.range.count);
         let corrections = self.extend_into(&choices, &mut labels)?;
-        Ok((corrections, ReceiverLabels { labels, choices, range: Range { session, first_cipher, count } }))
+        Ok((corrections, ReceiverLabels { labels, choices }))
     }
 
     /// Like [`Self::extend`], into a buffer of the caller that can be used again.
@@ -215,9 +214,8 @@ impl ExpandedChunk {
 
 /// The receiver's outcome of one chunk: label `T_j` and choice `b_j` of each transfer.
 pub struct ReceiverLabels {
-    pub(in crate::ot) labels: Labels,
-    pub(in crate::ot) choices: SecretBits,
-    pub(in crate::ot) range: Range,
+    labels: Labels,
+    choices: SecretBits,
 }
 
 impl ReceiverLabels {
@@ -229,11 +227,6 @@ impl ReceiverLabels {
     /// The choices they were made with.
     pub fn choices(&self) -> &SecretBits {
         &self.choices
-    }
-
-    /// Gives the labels away, for use as wire labels.
-    pub fn into_labels(self) -> Labels {
-        self.labels
     }
 }
 

@@ -137,7 +137,7 @@ impl SenderChunk {
     pub fn extend(self, corrections: &Corrections) -> Result<SenderLabels, OtError> {
         let mut labels = Labels::zeroed(self.range.count);
         self.fill(corrections, &mut labels)?;
-        Ok(SenderLabels { labels, keys: self.keys, range: self.range })
+        Ok(SenderLabels { labels })
     }
 
     /// Like [`Self::extend`], into a buffer of the caller that can be used again.
@@ -178,25 +178,13 @@ fn check_depth(expected: Depth, given: Depth) -> Result<(), OtError> {
 
 /// The sender's outcome of one chunk: label `Q_j` of choice 0; that of choice 1 is `Q_j` xor the offset.
 pub struct SenderLabels {
-    pub(in crate::ot) labels: Labels,
-    keys: Arc<Keys>,
-    pub(in crate::ot) range: Range,
+    labels: Labels,
 }
 
 impl SenderLabels {
     /// One label per transfer: that of choice 0.
     pub fn labels(&self) -> &[u128] {
         &self.labels
-    }
-
-    /// The offset between the two labels of every transfer.
-    pub fn offset(&self) -> &CorrelationOffset {
-        &self.keys.offset
-    }
-
-    /// Gives the labels away, for use as wire labels.
-    pub fn into_labels(self) -> Labels {
-        self.labels
     }
 }
 

@@ -37,8 +37,6 @@ impl<W: Word> Vectorized for Combine<'_, W> {
 pub(crate) enum Change {
     /// Zero minus the value.
     Negate,
-    /// The value plus a constant.
-    Add(u64),
     /// The value times a power of two.
     ShiftUp(u32),
     /// The signed value divided by a power of two, rounded down.
@@ -60,10 +58,6 @@ impl<W: Word> Vectorized for Replace<'_, W> {
         let Self { change, values, mask, bits } = self;
         match change {
             Change::Negate => each(values, |value| W::default().minus(value) & mask),
-            Change::Add(constant) => {
-                let constant = W::wrap(constant);
-                each(values, |value| value.plus(constant) & mask);
-            }
             Change::ShiftUp(shift) => each(values, |value| value.shift_up(shift) & mask),
             Change::ShiftDownSigned(shift) => {
                 // The sign moves to the word's top bit first, so that the shift back spreads it.

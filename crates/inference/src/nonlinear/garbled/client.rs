@@ -29,7 +29,7 @@ impl ClientSide for GarbledPart {
         let arity = self.arity();
         for range in self.layer.chunks() {
             let values = &inputs.expose()[range.start * arity..range.end * arity];
-            choices.extend(self.layer.circuit().choices(range.len(), values)?);
+            choices.extend_from_slice(self.layer.circuit().choices(range.len(), values)?.expose());
         }
         Ok(())
     }

@@ -38,7 +38,9 @@ impl GatedPart {
             let first = self.values_of(&signs).start;
             &blinds.expose()[first..first + signs.len()]
         });
-        let coins = Secret::new(leaders.map(|blind| blind >> 63).collect());
+        // Its room is made once, so that no unwiped copy stays behind.
+        let mut coins = Secret::new(Vec::with_capacity(self.signs));
+        coins.expose_mut().extend(leaders.map(|blind| blind >> 63));
         Inputs { shares: self.gather(own.share), coins, blinds }
     }
 }
@@ -48,7 +50,7 @@ impl ClientSide for GatedPart {
         let Inputs { shares, coins, .. } = self.inputs(own);
         for range in self.chunks() {
             let chosen = self.shape.choices(&shares.expose()[self.values_of(&range)], &coins.expose()[range]);
-            choices.extend_from_slice(Secret::new(chosen).expose());
+            choices.extend_from_slice(chosen.expose());
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ struct Prepared {
 
 impl ClientSide for TruncatedPart {
     fn choose(&self, own: OwnValues<'_>, choices: &mut Vec<u8>) -> Result<(), InferenceError> {
-        choices.extend(self.shape.choices(self.gather(own.share).expose()));
+        choices.extend_from_slice(self.shape.choices(self.gather(own.share).expose()).expose());
         Ok(())
     }
 

@@ -29,13 +29,14 @@ impl SessionId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InferenceId(pub [u8; 16]);
 
-/// Whose message the randomness is for.
+/// Whose message the randomness is for. Its number stands in every derived seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Direction {
     /// From client to server.
-    ClientToServer,
+    ClientToServer = 0,
     /// From server to client.
-    ServerToClient,
+    ServerToClient = 1,
 }
 
 /// The place a derived seed belongs to; two places never share one.

@@ -84,7 +84,11 @@ fn what_is_no_recipe_is_refused_with_what_to_do() {
 #[cfg(feature = "training")]
 mod with_the_trainer {
     use super::*;
+    use std::process::Stdio;
+    use std::time::Duration;
+
     use recipes::checkpoint::{Checkpoint, Part};
+    use rustix::process::{Pid, Signal, kill_process};
     use serde_json::Value;
 
     /// A few steps of a tiny network.
@@ -103,6 +107,50 @@ mod with_the_trainer {
         json(
             &[&["train", recipe, "--out", out, "--device", "cpu", "--threads", "1", "--json"], more].concat(),
         )
+    }
+
+    /// Starts a verb that learns, asks it to stop once its log has a line, and gives how it ended and what it said.
+    fn interrupted(arguments: &[&str], log: &str) -> (Option<i32>, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sordino"));
+        let mut child = command.args(arguments).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        while std::fs::read_to_string(log).map_or(true, |text| !text.contains("\"loss\"")) {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before it was asked to");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let id = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        kill_process(id, Signal::INT).unwrap();
+        let output = child.wait_with_output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    }
+
+    #[test]
+    fn ctrl_c_stops_after_the_epoch_with_a_checkpoint() {
+        let scratch = ScratchFolder::new("ctrl-c");
+        // Checkpoints only at the end, and far more epochs than there is time for.
+        let long = SHORT
+            .replace("epochs = 4", "epochs = 100000")
+            .replace("checkpoint_every = 1", "checkpoint_every = 100000");
+        let (recipe, run) = (scratch.write("long.toml", &long), scratch.at("run"));
+        let train = ["train", &recipe, "--out", &run, "--device", "cpu", "--threads", "1"];
+        let (code, said) = interrupted(&train, &scratch.at("run/log.jsonl"));
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("once more stops at once") && said.contains("with --resume goes on"), "{said}");
+        let epoch = Checkpoint::load(Path::new(&run), Part::Description).unwrap().state.epoch;
+        assert!(epoch >= 1);
+    }
+
+    #[test]
+    fn a_search_that_was_stopped_goes_on() {
+        let scratch = ScratchFolder::new("stopped-search");
+        let out = scratch.at("out");
+        let search =
+            ["optimize", "sphynx", "--budget", "5000", "--device", "cpu", "--threads", "1", "--out", &out];
+        let search =
+            [&search[..], &["--only-search", "--cell-epochs", "100000", "--locations", "thirds"]].concat();
+        let (code, said) = interrupted(&search, &scratch.at("out/cells/cells.jsonl"));
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains("not done; the same command goes on"), "{said}");
+        assert!(Checkpoint::load(Path::new(&scratch.at("out/cells")), Part::Description).is_ok());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! ```text
 //! server     accepts connections, bounds their number, ends gracefully
 //! session    one client: handshake, requests, refusals
+//! entrance   what stands before all computing: quotas, and a place
 //! offer      the certificate and models that new clients get
 //! queue      who computes now and who waits: places and memory, clients in turn
 //! seat       one session's place, given up while the client is waited for
@@ -20,6 +21,7 @@
 //! web        the page for browsers, and the WebSocket of its client
 //! ```
 
+mod entrance;
 pub mod identity;
 pub mod limits;
 mod machine_memory;

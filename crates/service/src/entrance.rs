@@ -94,7 +94,7 @@ fn microseconds_now() -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::collections::BTreeMap;
     use std::net::TcpListener;
@@ -113,10 +113,13 @@ mod tests {
     use network::weights::FloatWeights;
     use network::zoo;
 
-    use crate::{Limits, ServiceParts};
+    use crate::{ClientLimits, Limits, ServiceParts};
 
     /// A service with one place, and how clients reach it.
-    fn one_place(silence: Duration) -> (Arc<Service>, impl Fn() -> Result<PrivateClient, ClientError>) {
+    pub(crate) fn one_place(
+        silence: Duration,
+        per_client: ClientLimits,
+    ) -> (Arc<Service>, impl Fn() -> Result<PrivateClient, ClientError>) {
         let spec = zoo::build("resnet20:m=2,depths=1+1+1", 8, 10).unwrap();
         let (weights, images) = (FloatWeights::random(&spec, 1), [Image::random(spec.draft().input, 1)]);
         let model = freeze(&spec, &weights, None, &images, &FreezeOptions::default()).unwrap().0;
@@ -126,7 +129,7 @@ mod tests {
         let parts = ServiceParts {
             models: BTreeMap::from([(ModelName::new("tiny").unwrap(), Arc::new(served))]),
             acceptor: TlsAcceptor::new(identity.into_key(), None).unwrap(),
-            limits: Limits { running: NonZeroUsize::MIN, silence, ..Limits::default() },
+            limits: Limits { running: NonZeroUsize::MIN, silence, per_client, ..Limits::default() },
             store: None,
             proxies: Vec::new(),
         };
@@ -148,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_set_up_waits_for_a_place_and_gives_it_back() {
-        let (service, connect) = one_place(Duration::from_secs(60));
+        let (service, connect) = one_place(Duration::from_secs(60), ClientLimits::default());
         let place = service.wait_for_place(&other()).unwrap();
         thread::scope(|scope| {
             let connecting = scope.spawn(&connect);
@@ -167,7 +170,7 @@ mod tests {
 
     #[test]
     fn who_finds_no_place_for_its_set_up_hears_that_the_server_is_busy() {
-        let (service, connect) = one_place(Duration::from_secs(2));
+        let (service, connect) = one_place(Duration::from_secs(2), ClientLimits::default());
         let _place = service.wait_for_place(&other()).unwrap();
         let Err(ClientError::Inference(InferenceError::Refused { refusal, .. })) = connect() else {
             panic!("a refusal was expected")

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use inference::connection::TlsAcceptor;
 use inference::connection::refusal::{Refusal, RefusalCode};
-use inference::plan::Plan;
+use inference::plan::{Plan, Reveal};
 use inference::server::ServedModel;
 use inference::setup::messages::ModelName;
 use tracing::{info, warn};
@@ -340,6 +340,13 @@ impl Service {
         name: &ModelName,
     ) -> Result<(ModelName, Arc<ServedModel>), Refusal> {
         if self.is_closing() { Err(shutting_down()) } else { offer.choose(name) }
+    }
+
+    /// What clients may learn from the model of this name, as it is offered now.
+    pub(super) fn reveal_of(&self, name: &str) -> Result<Reveal, Refusal> {
+        let unknown = |_| Refusal::new(RefusalCode::UnknownModel, format!("{name:?} cannot name a model"));
+        let (_, model) = self.choose(&self.offer.get(), &ModelName::new(name).map_err(unknown)?)?;
+        Ok(model.plan().reveal())
     }
 
     fn guests(&self) -> MutexGuard<'_, HashMap<u64, Guest>> {

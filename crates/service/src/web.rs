@@ -145,7 +145,7 @@ fn answer(mut socket: TcpStream, service: &Arc<Service>, page: &WebPage) -> io::
             (Ok(key), Some(plain)) => {
                 http::switch_protocols(&mut socket, &key, SUBPROTOCOL)?;
                 socket.set_read_timeout(Some(PATIENCE))?;
-                plain.run(&socket)
+                plain.run(&socket, address, service)
             }
             (Ok(key), None) => {
                 http::switch_protocols(&mut socket, &key, SUBPROTOCOL)?;

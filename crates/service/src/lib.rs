@@ -45,3 +45,13 @@ pub use offer::NoRoomToReload;
 pub use server::{Service, ServiceParts};
 pub use settings::Settings;
 pub use stores::{ClientName, Owner, Store, StoreFault};
+
+// What the items above take and give, so that a program needs no other crate of ours.
+pub use inference::InferenceError;
+pub use inference::connection::refusal::{Refusal, RefusalCode};
+pub use inference::connection::{CertifiedKey, Fingerprint, Identity, TlsAcceptor, TlsError};
+pub use inference::plan::{ReluRounding, Reveal, Terms};
+pub use inference::requests::{Room, StoredId};
+pub use inference::server::{PreparedServer, ServedModel, WeightMemory};
+pub use inference::setup::messages::ModelName;
+pub use network::inference_model::{InferenceModel, ModelFileError};

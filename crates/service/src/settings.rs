@@ -117,7 +117,8 @@ pub struct Settings {
     /// What this machine remembers of the store; keep it out of the store's backups [default: in the state folder].
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
     pub store_witness: Option<PathBuf>,
-    /// What becomes of waiting inferences when a machine comes that the store does not know [default: it is refused].
+    /// What becomes of waiting inferences when a machine comes that the store does not know [default: in a file they are
+    /// dropped; PostgreSQL refuses the machine].
     #[cfg_attr(feature = "clap", arg(long, value_enum))]
     pub store_join: Option<StoreJoin>,
     /// Seconds that a prepared inference may wait for its image, at most 604800 [default: 86400].

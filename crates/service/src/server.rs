@@ -181,10 +181,7 @@ impl Service {
     }
 
     /// Serves until [`Service::close`] is called elsewhere. Sessions may still be under way afterwards.
-    ///
-    /// # Errors
-    /// When the listener's address cannot be told.
-    pub fn run(self: &Arc<Self>, listener: &TcpListener) -> std::io::Result<()> {
+    pub fn run(self: &Arc<Self>, listener: &TcpListener) {
         let mut failures = 0_u32;
         while !self.is_closing() {
             let (socket, address) = match listener.accept() {
@@ -203,7 +200,6 @@ impl Service {
             self.admit(socket, address, self.is_proxy(address.ip()));
             self.metrics.connections.inc();
         }
-        Ok(())
     }
 
     /// Gives a client a thread, or turns it away. A connection that is passed on begins with whose it is.

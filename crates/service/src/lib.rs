@@ -15,13 +15,15 @@
 //! store      such a store: durable, sealed, spent once, in SQLite or PostgreSQL
 //! process_memory  no core dumps, no swap, as many open files as there may be
 //! machine_memory  how much there is, control groups considered
-//! metrics    counters, and the small HTTP that shows them
+//! http       as much of it as metrics and page need
+//! metrics    counters, shown to programs and to the operator
 //! settings   flags and the TOML file, each setting once
 //! models     files become models that can be served
 //! web        the page for browsers, and the WebSocket of its client
 //! ```
 
 mod entrance;
+mod http;
 pub mod identity;
 pub mod limits;
 mod machine_memory;

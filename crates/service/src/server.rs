@@ -14,6 +14,7 @@ use inference::server::ServedModel;
 use inference::setup::messages::ModelName;
 use tracing::{info, warn};
 
+use super::http;
 use super::limits::Limits;
 use super::metrics::{self, Metrics, Now};
 use super::offer::{CurrentOffer, NoRoomToReload, Offer};
@@ -182,18 +183,8 @@ impl Service {
 
     /// Serves until [`Service::close`] is called elsewhere. Sessions may still be under way afterwards.
     pub fn run(self: &Arc<Self>, listener: &TcpListener) {
-        let mut failures = 0_u32;
         while !self.is_closing() {
-            let (socket, address) = match listener.accept() {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    // Out of descriptors, or a client that left at once: others must not suffer.
-                    failures += 1;
-                    warn!(%error, failures, "a connection could not be accepted");
-                    thread::sleep(Duration::from_millis(50));
-                    continue;
-                }
-            };
+            let Some((socket, address)) = http::accept(listener) else { continue };
             if self.is_closing() {
                 break;
             }

@@ -7,10 +7,7 @@
 
 use std::error::Error;
 
-use inference::client::Answer;
-use inference::connection::Trust;
-use network::image::Image;
-use sordino_client::{ConnectOptions, PrivateClient};
+use sordino_client::{Answer, ConnectOptions, Image, PrivateClient, Trust};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);

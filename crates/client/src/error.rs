@@ -6,6 +6,7 @@ use std::{io, net::SocketAddr};
 use inference::InferenceError;
 #[cfg(feature = "tls")]
 use inference::connection::TlsError;
+use inference::requests::MAX_COUNT;
 
 #[cfg(feature = "prepared-file")]
 use crate::prepared_file::PreparedFileError;
@@ -83,6 +84,12 @@ pub enum ClientError {
     )]
     NotNamed {
         /// How many it named.
+        came: usize,
+    },
+    /// More at once than a request can name. Nothing was sent.
+    #[error("{came} inferences at once are too many; ask for at most {MAX_COUNT} at a time")]
+    TooMany {
+        /// How many.
         came: usize,
     },
     /// The session of a client that works in the background has ended.

@@ -1,9 +1,7 @@
 //! A client of a Sordino server, in a few calls.
 //!
 //! ```no_run
-//! use sordino_client::{ConnectOptions, PrivateClient};
-//! use inference::connection::Trust;
-//! use network::image::Image;
+//! use sordino_client::{ConnectOptions, Image, PrivateClient, Trust};
 //!
 //! let fingerprint = "6f1e…64 digits that `sordino serve` printed…".parse()?;
 //! let mut client = PrivateClient::connect("hospital.example:7441", ConnectOptions::new(Trust::Fingerprint(fingerprint)))?;
@@ -39,16 +37,9 @@ mod stored;
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 
-use crypto::ot::Depth;
-use inference::InferenceError;
-use inference::client::{Answer, Client, LinkSpeed, PreparedClient, ShareRecord, Wishes};
-#[cfg(feature = "tls")]
-use inference::connection::TlsStream;
+use inference::client::{Client, PreparedClient};
 use inference::connection::{Connection, Role};
-use inference::plan::Reveal;
-use inference::requests::Request;
-use network::image::Image;
-use network::inference_model::ModelOutline;
+use inference::requests::{MAX_COUNT, Request};
 
 #[cfg(feature = "tls")]
 pub use connect::{ConnectOptions, DEFAULT_SILENCE};
@@ -60,6 +51,20 @@ pub use rates::{PartyRates, PhaseRates, Rates};
 pub use ready::ReadyClient;
 #[cfg(feature = "prepared-file")]
 pub use stored::seconds_now;
+
+// What the items above take and give, so that a program needs no other crate of ours.
+pub use inference::InferenceError;
+pub use inference::client::{Answer, HalvesCache, LinkSpeed, ShareRecord, Wishes};
+#[cfg(feature = "tls")]
+pub use inference::connection::{CertifiedKey, Fingerprint, NoFingerprint, TlsError, TlsStream, Trust};
+pub use inference::plan::{Depth, ReluRounding, Reveal};
+pub use inference::requests::{Room, StoredId};
+pub use inference::setup::messages::ModelName;
+pub use inference::transcript::Traffic;
+pub use network::digest::Digest;
+pub use network::image::Image;
+pub use network::inference_model::ModelOutline;
+pub use network::shape::Shape;
 
 /// A client that is connected to a server and has chosen a model.
 pub struct PrivateClient<#[cfg(feature = "tls")] S = TlsStream, #[cfg(not(feature = "tls"))] S> {
@@ -131,8 +136,12 @@ impl<S: Read + Write> PrivateClient<S> {
     /// Does the offline work for so many images, to be classified over this connection.
     ///
     /// # Errors
-    /// When the server refuses or the connection breaks.
+    /// When they are more than 4096, the server refuses, or the connection breaks.
     pub fn prepare(&mut self, count: u32) -> Result<(), ClientError> {
+        if count == 0 {
+            return Ok(());
+        }
+        expect_count(count as usize)?;
         self.request(&Request::Prepare { count, store: None })?;
         let traffic = self.session.plan().traffic(self.session.depth()).offline;
         for _ in 0..count {
@@ -176,11 +185,12 @@ impl<S: Read + Write> PrivateClient<S> {
     /// Classifies several images that share every round trip; prepares what is missing.
     ///
     /// # Errors
-    /// As [`PrivateClient::classify`].
+    /// As [`PrivateClient::classify`], or when they are more than 4096.
     pub fn classify_batch(&mut self, images: &[Image]) -> Result<Vec<Answer>, ClientError> {
         if images.is_empty() {
             return Ok(Vec::new());
         }
+        expect_count(images.len())?;
         for image in images {
             image.expect_shape(self.outline().input).map_err(InferenceError::from)?;
         }
@@ -206,6 +216,11 @@ impl<S: Read + Write> PrivateClient<S> {
         Ok(())
     }
 
+    /// Whether something failed on this connection: nothing more can be said over it.
+    pub fn is_broken(&self) -> bool {
+        self.session.connection().is_broken()
+    }
+
     /// The session underneath.
     pub fn session_mut(&mut self) -> &mut Client<S> {
         &mut self.session
@@ -215,4 +230,12 @@ impl<S: Read + Write> PrivateClient<S> {
         self.session.request(request, &mut self.waiting)?;
         Ok(())
     }
+}
+
+/// Refuses to ask for more at once than a request can name: the server would end the session.
+fn expect_count(came: usize) -> Result<(), ClientError> {
+    if came > MAX_COUNT as usize {
+        return Err(ClientError::TooMany { came });
+    }
+    Ok(())
 }

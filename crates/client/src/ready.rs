@@ -177,7 +177,7 @@ impl Keeper {
             (None, None) => return Err(ClientError::Over),
         };
         let result = ask(&mut client);
-        if !client.session_mut().connection().is_broken() {
+        if !client.is_broken() {
             self.client = Some(client);
             self.pause = FIRST_PAUSE;
         }

@@ -12,7 +12,7 @@ use network::image::Image;
 use sealed::ClientToken;
 
 use crate::prepared_file::{Chosen, Description, PreparedFile, StoredEntry};
-use crate::{ClientError, PrivateClient};
+use crate::{ClientError, PrivateClient, expect_count};
 
 impl<S: Read + Write> PrivateClient<S> {
     /// What a file of inferences of this session's server and model says about itself, with a fresh token.
@@ -88,8 +88,8 @@ impl<S: Read + Write> PrivateClient<S> {
     /// afterwards; one that the server no longer knows is destroyed, too.
     ///
     /// # Errors
-    /// When the file is another model's or holds too few, the server refuses, or the connection breaks. What the server
-    /// had accepted by then is lost.
+    /// When the file is another model's or holds too few, the images are more than 4096, the server refuses, or the connection
+    /// breaks. What the server had accepted by then is lost.
     pub fn classify_from(
         &mut self,
         file: &mut PreparedFile,
@@ -98,6 +98,7 @@ impl<S: Read + Write> PrivateClient<S> {
         if images.is_empty() {
             return Ok(Vec::new());
         }
+        expect_count(images.len())?;
         self.expect_same_agreement(file)?;
         for image in images {
             image.expect_shape(self.outline().input).map_err(InferenceError::from)?;

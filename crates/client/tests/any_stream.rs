@@ -18,7 +18,7 @@ use network::inference_model::InferenceModel;
 use network::reference::bound::{self, ReluRounding};
 use network::weights::FloatWeights;
 use network::zoo;
-use sordino_client::{Patience, PrivateClient};
+use sordino_client::{ClientError, Patience, PrivateClient};
 
 const BINDING: &[u8] = b"the same process";
 
@@ -67,4 +67,39 @@ fn an_image_is_classified_over_any_stream() {
     assert!(bound::allows(&model, &image, &logits, ReluRounding::Stochastic).unwrap(), "{logits:?}");
     client.finish().unwrap();
     server.join().unwrap().unwrap();
+}
+
+#[test]
+fn none_is_done_at_once_and_too_many_are_refused_before_anything_is_sent() {
+    let model = tiny_model();
+    let served = Arc::new(ServedModel::new(&model, Reveal::Logits, WeightMemory::Everything).unwrap());
+    let (near, far) = memory_pair();
+    let serving = thread::spawn(move || serve(far, &served));
+    let mut client = PrivateClient::over(near, BINDING, &Wishes::default(), Patience::endless()).unwrap();
+    client.prepare(0).unwrap();
+    for too_many in [4097, u32::MAX] {
+        let error = client.prepare(too_many).unwrap_err();
+        assert!(matches!(error, ClientError::TooMany { came } if came == too_many as usize));
+        assert!(error.to_string().contains("at most 4096"), "{error}");
+    }
+    let image = Image::random(model.outline().input, 1);
+    let error = client.classify_batch(&vec![image.clone(); 4097]).unwrap_err();
+    assert!(matches!(error, ClientError::TooMany { came: 4097 }));
+    assert!(!client.is_broken());
+    client.classify(&image).unwrap();
+    client.finish().unwrap();
+    serving.join().unwrap().unwrap();
+}
+
+/// A program that has this crate alone must find everything there.
+#[test]
+fn examples_name_no_other_crate_of_ours() {
+    let (example, docs) = (include_str!("../examples/classify.rs"), include_str!("../src/lib.rs"));
+    let shown = example.lines().chain(docs.lines().filter_map(|line| line.strip_prefix("//! ")));
+    let used: Vec<_> = shown.filter_map(|line| line.strip_prefix("use ")).collect();
+    assert!(
+        used.len() > 2
+            && used.iter().all(|path| ["std::", "sordino_client::"].iter().any(|own| path.starts_with(own))),
+        "{used:?}"
+    );
 }

@@ -156,7 +156,7 @@ impl Client {
             let mut place = session.client();
             let client = place.as_mut().ok_or_else(|| CLOSED.to_owned())?;
             let answer = question(client, interrupt);
-            if interrupt.is_set() || client.session_mut().connection().is_broken() {
+            if interrupt.is_set() || client.is_broken() {
                 *place = None;
             }
             answer.map_err(|error| with_causes(&error))

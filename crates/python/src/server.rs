@@ -115,10 +115,7 @@ impl Server {
         })
         .map_err(|error| with_causes(&error))?;
         let running = Arc::clone(&service);
-        let listen = move || {
-            // Its address was told already, which is all that can fail.
-            let _ = running.run(&listener);
-        };
+        let listen = move || running.run(&listener);
         let listening = thread::Builder::new().name("sordino-serve".to_owned()).spawn(listen);
         let listening = Mutex::new(Some(listening.map_err(|error| error.to_string())?));
         Ok(Self { service, address, fingerprint, listening })

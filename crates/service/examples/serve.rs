@@ -12,12 +12,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use inference::connection::{Identity, TlsAcceptor};
-use inference::plan::Reveal;
-use inference::server::{ServedModel, WeightMemory};
-use inference::setup::messages::ModelName;
-use network::inference_model::InferenceModel;
-use sordino_service::{Limits, Service, ServiceParts};
+use sordino_service::{
+    Identity, InferenceModel, Limits, ModelName, Reveal, ServedModel, Service, ServiceParts, TlsAcceptor,
+    WeightMemory,
+};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);

@@ -48,6 +48,8 @@ pub struct ClientLimits {
     pub preparations: Option<u32>,
     /// Images answered in an hour.
     pub answers: Option<u32>,
+    /// Sessions begun in an hour.
+    pub sessions: Option<u32>,
 }
 
 /// How many places one client may have at once.
@@ -74,7 +76,7 @@ pub enum ClientMemory {
 
 impl Default for ClientLimits {
     /// Sixteen connections are an eighth of all; 600 an hour is one every six seconds, about what one connection over
-    /// 100 Mb/s prepares.
+    /// 100 Mb/s prepares. A session a second takes a fiftieth of a processor.
     fn default() -> Self {
         Self {
             connections: Some(16),
@@ -82,6 +84,7 @@ impl Default for ClientLimits {
             memory: ClientMemory::Quarter,
             preparations: Some(600),
             answers: Some(600),
+            sessions: Some(3600),
         }
     }
 }
@@ -94,6 +97,7 @@ impl ClientLimits {
         memory: ClientMemory::All,
         preparations: None,
         answers: None,
+        sessions: None,
     };
 
     /// How many in an hour.
@@ -101,6 +105,7 @@ impl ClientLimits {
         match quota {
             Quota::Preparations => self.preparations,
             Quota::Answers => self.answers,
+            Quota::Sessions => self.sessions,
         }
     }
 }

@@ -22,6 +22,8 @@ pub enum Quota {
     Preparations,
     /// Images whose online phase is begun.
     Answers,
+    /// Sessions whose set-up is begun.
+    Sessions,
 }
 
 impl Quota {
@@ -30,6 +32,7 @@ impl Quota {
         match self {
             Self::Preparations => 1,
             Self::Answers => 2,
+            Self::Sessions => 3,
         }
     }
 }

@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 
 use inference::connection::TlsAcceptor;
 use inference::connection::refusal::{Refusal, RefusalCode};
-use inference::plan::Plan;
+use inference::plan::{Plan, Reveal};
 use inference::server::ServedModel;
 use inference::setup::messages::ModelName;
 use tracing::{info, warn};
 
+use super::http;
 use super::limits::Limits;
 use super::metrics::{self, Metrics, Now};
 use super::offer::{CurrentOffer, NoRoomToReload, Offer};
@@ -181,29 +182,15 @@ impl Service {
     }
 
     /// Serves until [`Service::close`] is called elsewhere. Sessions may still be under way afterwards.
-    ///
-    /// # Errors
-    /// When the listener's address cannot be told.
-    pub fn run(self: &Arc<Self>, listener: &TcpListener) -> std::io::Result<()> {
-        let mut failures = 0_u32;
+    pub fn run(self: &Arc<Self>, listener: &TcpListener) {
         while !self.is_closing() {
-            let (socket, address) = match listener.accept() {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    // Out of descriptors, or a client that left at once: others must not suffer.
-                    failures += 1;
-                    warn!(%error, failures, "a connection could not be accepted");
-                    thread::sleep(Duration::from_millis(50));
-                    continue;
-                }
-            };
+            let Some((socket, address)) = http::accept(listener) else { continue };
             if self.is_closing() {
                 break;
             }
             self.admit(socket, address, self.is_proxy(address.ip()));
             self.metrics.connections.inc();
         }
-        Ok(())
     }
 
     /// Gives a client a thread, or turns it away. A connection that is passed on begins with whose it is.
@@ -340,6 +327,13 @@ impl Service {
         name: &ModelName,
     ) -> Result<(ModelName, Arc<ServedModel>), Refusal> {
         if self.is_closing() { Err(shutting_down()) } else { offer.choose(name) }
+    }
+
+    /// What clients may learn from the model of this name, as it is offered now.
+    pub(super) fn reveal_of(&self, name: &str) -> Result<Reveal, Refusal> {
+        let unknown = |_| Refusal::new(RefusalCode::UnknownModel, format!("{name:?} cannot name a model"));
+        let (_, model) = self.choose(&self.offer.get(), &ModelName::new(name).map_err(unknown)?)?;
+        Ok(model.plan().reveal())
     }
 
     fn guests(&self) -> MutexGuard<'_, HashMap<u64, Guest>> {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, TcpStream};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use crypto::random::Seed;
 use crypto::secret::Secret;
@@ -13,12 +13,13 @@ use inference::connection::{Connection, Role, TimeLimits, TlsStream};
 use inference::requests::{MAX_REQUEST_BYTES, Reply, Request, StoredId};
 use inference::server::{PreparedServer, Server};
 use network::text::with_causes;
-use tracing::{debug, error, info, warn};
+use tracing::{debug, info, warn};
 
+use super::entrance::store_fault;
 use super::limits::ByteSize;
 use super::proxy::{self, Proxied};
 use super::queue::{Reservation, Shortage, Turn};
-use super::quotas::{Drawn, Quota};
+use super::quotas::Quota;
 use super::seat::Seat;
 use super::server::{Service, Visit, shutting_down};
 use super::stores::{ClientName, Owner, StoreFault};
@@ -93,7 +94,21 @@ pub(super) fn run(visit: &Visit, socket: TcpStream, address: IpAddr, is_passed_o
     }
     let mut connection = Connection::new(stream, Role::Server);
     connection.meter(service.metrics.byte_meter());
-    let mut server = match Server::accept_with(connection, |name| service.choose(&offer, name), &binding) {
+    let seat = Seat::new(Arc::clone(&service.queue), client.clone(), Arc::clone(&limits));
+    let mut turn = None;
+    let choose = |name: &_| {
+        let chosen = service.choose(&offer, name)?;
+        service.draw(&client, Quota::Sessions, 1)?;
+        let (place, memory) = service.wait_for_place(&client)?;
+        seat.take(place);
+        // Time in the line is ours, not the client's.
+        limits.allow(Some(patience));
+        turn = Some(InTurn { limits: Arc::clone(&limits), _memory: memory });
+        Ok(chosen)
+    };
+    let accepted = Server::accept_with(connection, choose, &binding);
+    drop(turn);
+    let mut server = match accepted {
         Ok(server) => server,
         Err(error) => {
             service.metrics.refusals.inc();
@@ -103,7 +118,6 @@ pub(super) fn run(visit: &Visit, socket: TcpStream, address: IpAddr, is_passed_o
     };
     service.metrics.sessions.inc();
     info!(session = visit.number, client = %client, model = %server.name(), "session");
-    let seat = Seat::new(Arc::clone(&service.queue), client.clone(), Arc::clone(&limits));
     server.take_turns(Arc::<Seat>::clone(&seat));
     let owner = Owner { model: server.name().clone(), served: Arc::clone(server.model()), client };
     let prepared = VecDeque::new();
@@ -118,6 +132,12 @@ enum End {
     Refused(Refusal),
     /// Something broke.
     Failed(InferenceError),
+}
+
+impl From<Refusal> for End {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
 }
 
 impl From<InferenceError> for End {
@@ -138,7 +158,7 @@ struct Session<'a> {
     probes: u32,
 }
 
-/// The time in which something is computed for a request: a place whenever the client is not waited for, and memory.
+/// The time in which something is computed for a client: a place whenever the client is not waited for, and memory.
 struct InTurn {
     limits: Arc<TimeLimits>,
     _memory: Reservation,
@@ -334,35 +354,7 @@ impl Session<'_> {
 
     /// Draws from what the client may have in an hour.
     fn draw(&self, quota: Quota, count: u32) -> Result<(), End> {
-        let service = &self.visit.service;
-        let Some(per_hour) = service.parts.limits.per_client.hourly(quota) else { return Ok(()) };
-        let client = &self.owner.client;
-        let of_store = match &service.parts.store {
-            Some(store) => store.draw(client, quota, count, per_hour).map_err(store_fault)?,
-            None => None,
-        };
-        let drawn = of_store
-            .unwrap_or_else(|| service.quotas.draw(client, quota, count, per_hour, microseconds_now()));
-        let what = match quota {
-            Quota::Preparations => "inferences prepared",
-            Quota::Answers => "images answered",
-        };
-        let text = match drawn {
-            Drawn::Given => return Ok(()),
-            Drawn::After(time) => {
-                let seconds = time.as_secs() + 1;
-                format!(
-                    "one client may have {per_hour} {what} in an hour here; {count} more are possible in {seconds} \
-                     seconds: try again then"
-                )
-            }
-            Drawn::Never => {
-                format!(
-                    "one client may have {per_hour} {what} in an hour here; ask for fewer than {count} at a time"
-                )
-            }
-        };
-        Err(End::Refused(Refusal::new(RefusalCode::Limit, text)))
+        Ok(self.visit.service.draw(&self.owner.client, quota, count)?)
     }
 
     /// Waits in line for a place and so much memory; the client hears of it every few seconds.
@@ -449,17 +441,6 @@ impl Session<'_> {
     }
 }
 
-/// What a store's word means for the session.
-fn store_fault(fault: StoreFault) -> End {
-    match fault {
-        StoreFault::Refused(refusal) => End::Refused(refusal),
-        StoreFault::Failed(cause) => {
-            error!(reason = %cause, "the store of prepared inferences failed");
-            End::Refused(Refusal::new(RefusalCode::Internal, "the server's store failed; try again later"))
-        }
-    }
-}
-
 /// Why memory is not given, for the client.
 fn no_memory(shortage: Shortage) -> End {
     let text = match shortage {
@@ -473,11 +454,6 @@ fn no_memory(shortage: Shortage) -> End {
         }
     };
     End::Refused(Refusal::new(RefusalCode::Limit, text))
-}
-
-fn microseconds_now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
 }
 
 fn fresh_id() -> Result<StoredId, InferenceError> {

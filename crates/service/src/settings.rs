@@ -117,7 +117,8 @@ pub struct Settings {
     /// What this machine remembers of the store; keep it out of the store's backups [default: in the state folder].
     #[cfg_attr(feature = "clap", arg(long, value_name = "FILE"))]
     pub store_witness: Option<PathBuf>,
-    /// What becomes of waiting inferences when a machine comes that the store does not know [default: it is refused].
+    /// What becomes of waiting inferences when a machine comes that the store does not know [default: in a file they are
+    /// dropped; PostgreSQL refuses the machine].
     #[cfg_attr(feature = "clap", arg(long, value_enum))]
     pub store_join: Option<StoreJoin>,
     /// Seconds that a prepared inference may wait for its image, at most 604800 [default: 86400].
@@ -142,6 +143,9 @@ pub struct Settings {
     /// Images that one client may have answered in an hour, 0 for no limit [default: 600].
     #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT"))]
     pub answers_per_hour: Option<u32>,
+    /// Sessions that one client may begin in an hour, 0 for no limit [default: 3600].
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT"))]
+    pub sessions_per_hour: Option<u32>,
     /// Balancers (addresses or networks) that say by the PROXY protocol, version 2, whose connection they pass on.
     #[cfg_attr(feature = "clap", arg(long, value_name = "ADDRESS[/BITS]", value_delimiter = ','))]
     pub proxy_protocol: Option<Vec<ProxyNetwork>>,
@@ -254,7 +258,8 @@ impl Settings {
         first! {
             listen cert key client_ca cluster_key state reveal relu metrics web web_origin max_clients max_running max_memory weight_memory max_prepared
             timeout idle_timeout min_rate grace threads store store_key store_witness store_join prepared_ttl prepared_per_client
-            client_connections client_running client_memory preparations_per_hour answers_per_hour proxy_protocol
+            client_connections client_running client_memory preparations_per_hour answers_per_hour sessions_per_hour
+            proxy_protocol
         }
     }
 
@@ -314,6 +319,7 @@ impl Settings {
             },
             preparations: hourly(self.preparations_per_hour, usual.preparations),
             answers: hourly(self.answers_per_hour, usual.answers),
+            sessions: hourly(self.sessions_per_hour, usual.sessions),
         }
     }
 
@@ -458,16 +464,17 @@ mod tests {
         let limits = |text: &str| toml::from_str::<Settings>(text).unwrap().limits().per_client;
         assert_eq!(limits(""), ClientLimits::default());
         let none = "client-connections = 0\nclient-running = 0\nclient-memory = 0\n\
-            preparations-per-hour = 0\nanswers-per-hour = 0";
+            preparations-per-hour = 0\nanswers-per-hour = 0\nsessions-per-hour = 0";
         assert_eq!(limits(none), ClientLimits::NONE);
         let own = "client-connections = 3\nclient-running = 2\nclient-memory = '1G'\n\
-            preparations-per-hour = 70\nanswers-per-hour = 7";
+            preparations-per-hour = 70\nanswers-per-hour = 7\nsessions-per-hour = 9";
         let expected = ClientLimits {
             connections: Some(3),
             running: ClientPlaces::AtMost(2),
             memory: ClientMemory::AtMost(1 << 30),
             preparations: Some(70),
             answers: Some(7),
+            sessions: Some(9),
         };
         assert_eq!(limits(own), expected);
         let settings: Settings = toml::from_str("proxy-protocol = ['10.0.0.7', 'fd00::/8']").unwrap();

@@ -186,7 +186,7 @@ impl PreparedStore {
             let state = transaction.state()?;
             let testimony = self.witness.examine(&state, transaction, now)?;
             transaction.remove_expired(now)?;
-            let waiting = transaction.usage(None)?.count;
+            let waiting = transaction.usage(None, now)?.count;
             let has_name = self.witness.machine()?.is_some();
             adoption = Some(match testimony {
                 Testimony::Sound if has_name => Adoption::Known,
@@ -226,7 +226,7 @@ impl PreparedStore {
         let owner = self.owner(owner);
         self.guarded(|transaction, _, now| {
             transaction.remove_expired(now)?;
-            self.check_limits(transaction, &owner, count, bytes)
+            self.check_limits(transaction, &owner, (count, bytes), now)
         })
     }
 
@@ -267,7 +267,7 @@ impl PreparedStore {
         row.sealed = seal::seal(&self.row_key(&id), &associated_data(&row), plain)?;
         self.guarded(|transaction, _, now| {
             transaction.remove_expired(now)?;
-            self.check_limits(transaction, &row.owner, 1, row.sealed.len() as u64)?;
+            self.check_limits(transaction, &row.owner, (1, row.sealed.len() as u64), now)?;
             transaction.insert(&row)
         })?;
         Ok(expires.unsigned_abs())
@@ -356,9 +356,8 @@ impl PreparedStore {
     pub fn usage(&self, owner: Option<&[u8]>) -> Result<Usage, StoreError> {
         let owner = owner.map(|owner| self.owner(owner));
         let mut usage = Usage::default();
-        self.guarded(|transaction, _, now| {
-            transaction.remove_expired(now)?;
-            usage = transaction.usage(owner.as_ref())?;
+        self.looked(|transaction, now| {
+            usage = transaction.usage(owner.as_ref(), now)?;
             Ok(())
         })?;
         Ok(usage)
@@ -372,9 +371,8 @@ impl PreparedStore {
         let owner = self.owner(owner);
         let options = &self.options;
         let mut room = Room { count: 0, stored: 0, bytes, lifetime: options.lifetime.as_secs() };
-        self.guarded(|transaction, _, now| {
-            transaction.remove_expired(now)?;
-            let (own, all) = (transaction.usage(Some(&owner))?, transaction.usage(None)?);
+        self.looked(|transaction, now| {
+            let (own, all) = (transaction.usage(Some(&owner), now)?, transaction.usage(None, now)?);
             let by_bytes = |limit: u64, used: u64| limit.saturating_sub(used) / bytes.max(1);
             let left = [
                 options.per_client.saturating_sub(own.count),
@@ -396,7 +394,7 @@ impl PreparedStore {
     pub fn list(&self, token: &ClientToken) -> Result<Vec<StoredId>, StoreError> {
         let token = self.token(&token.hash());
         let mut names = Vec::new();
-        self.guarded(|transaction, _, now| {
+        self.looked(|transaction, now| {
             names = transaction.names_of(&token, now, MAX_COUNT)?;
             Ok(())
         })?;
@@ -435,6 +433,22 @@ impl PreparedStore {
         if is_restored { self.drop_all() } else { Ok(()) }
     }
 
+    /// Reads from a database that the witness vouches for, and keeps nobody waiting. What this machine spent after the
+    /// reading began looks as if an old copy were there: so whatever looks like one is judged again, alone.
+    fn looked(
+        &self,
+        mut work: impl FnMut(&mut dyn Transaction, i64) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let now = (self.clock)();
+        let mut is_sound = false;
+        self.rows.reading(&mut |transaction| {
+            let state = transaction.state()?;
+            is_sound = self.witness.examine(&state, transaction, now)? == Testimony::Sound;
+            if is_sound { work(transaction, now) } else { Ok(()) }
+        })?;
+        if is_sound { Ok(()) } else { self.guarded(|transaction, _, now| work(transaction, now)) }
+    }
+
     /// Drops every row: some may be spent, and nobody knows which.
     fn drop_all(&self) -> Result<(), StoreError> {
         let (mark, fresh) = (fresh_mark()?, fresh_mark()?);
@@ -470,10 +484,10 @@ impl PreparedStore {
         &self,
         transaction: &mut dyn Transaction,
         owner: &[u8; 32],
-        count: u64,
-        bytes: u64,
+        (count, bytes): (u64, u64),
+        now: i64,
     ) -> Result<(), StoreError> {
-        let (own, all) = (transaction.usage(Some(owner))?, transaction.usage(None)?);
+        let (own, all) = (transaction.usage(Some(owner), now)?, transaction.usage(None, now)?);
         let limits = [
             (own.count.saturating_add(count), self.options.per_client, "prepared inferences of one client"),
             (

@@ -16,23 +16,22 @@
 //! address; there the host must be an address or `localhost`, because a name could be made to point here by anybody.
 
 mod frames;
-mod http;
 mod plain;
 mod relay;
 mod request;
+mod upgrade;
 
 use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use tracing::{debug, warn};
 
+use crate::http::{self, Head};
 use crate::proxy::{self, Proxied};
 use crate::server::Service;
-use http::Head;
 use request::Request;
 
 pub use plain::PlainAnswers;
@@ -47,6 +46,8 @@ const SETTINGS_PATH: &str = "/settings.json";
 const SUBPROTOCOL: &str = "sordino";
 /// How long a request may take, and a browser that takes no bytes is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest request that is read.
+const MAX_REQUEST_BYTES: usize = 16 << 10;
 /// Requests for files that are answered at once; the others find the door shut.
 const MAX_REQUESTS: usize = 64;
 
@@ -82,52 +83,10 @@ impl Service {
     /// # Errors
     /// When no thread can be started.
     pub fn show_page(self: &Arc<Self>, listener: TcpListener, page: WebPage) -> io::Result<()> {
-        let door = Door { service: Arc::clone(self), page: Arc::new(page), visits: Arc::default() };
-        let show = move || door.open(&listener);
+        let (service, most) = (Arc::clone(self), MAX_REQUESTS + self.most_clients());
+        let answer = move |socket| answer(socket, &service, &page);
+        let show = move || http::serve(&listener, "web-answer", most, answer);
         thread::Builder::new().name("web".to_owned()).spawn(show).map(drop)
-    }
-}
-
-/// Where browsers come in.
-struct Door {
-    service: Arc<Service>,
-    page: Arc<WebPage>,
-    visits: Arc<AtomicUsize>,
-}
-
-/// Counted until it is dropped.
-struct Visit(Arc<AtomicUsize>);
-
-impl Drop for Visit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl Door {
-    fn open(&self, listener: &TcpListener) {
-        let most = MAX_REQUESTS + self.service.most_clients();
-        for socket in listener.incoming() {
-            let Ok(socket) = socket else {
-                // Out of descriptors, or a browser that left at once: others must not suffer.
-                thread::sleep(Duration::from_millis(50));
-                continue;
-            };
-            let visit = Visit(Arc::clone(&self.visits));
-            if self.visits.fetch_add(1, Ordering::AcqRel) >= most {
-                continue;
-            }
-            let (service, page) = (Arc::clone(&self.service), Arc::clone(&self.page));
-            let answer = move || {
-                let _visit = visit;
-                if let Err(error) = answer(socket, &service, &page) {
-                    debug!(%error, "a browser went away");
-                }
-            };
-            if let Err(error) = thread::Builder::new().name("web-answer".to_owned()).spawn(answer) {
-                warn!(%error, "a browser was dropped: no thread could be started");
-            }
-        }
     }
 }
 
@@ -135,7 +94,9 @@ fn answer(mut socket: TcpStream, service: &Arc<Service>, page: &WebPage) -> io::
     let Some(address) = who(&socket, service)? else { return Ok(()) };
     socket.set_nodelay(true)?;
     socket.set_write_timeout(Some(PATIENCE))?;
-    let request = match http::read_request(&mut socket, PATIENCE)? {
+    let head = http::read_head(&mut socket, MAX_REQUEST_BYTES, PATIENCE)?;
+    let request = match head.ok_or(http::TOO_LONG).and_then(|head| Request::parse(&head).map_err(Head::text))
+    {
         Ok(request) => request,
         Err(head) => return http::respond(&mut socket, &head, &page.headers, head.status.as_bytes()),
     };
@@ -143,12 +104,12 @@ fn answer(mut socket: TcpStream, service: &Arc<Service>, page: &WebPage) -> io::
     if request.path == SOCKET_PATH || plain.is_some() {
         return match (admission(&request, page), plain) {
             (Ok(key), Some(plain)) => {
-                http::switch_protocols(&mut socket, &key, SUBPROTOCOL)?;
+                upgrade::switch_protocols(&mut socket, &key, SUBPROTOCOL)?;
                 socket.set_read_timeout(Some(PATIENCE))?;
-                plain.run(&socket)
+                plain.run(&socket, address, service)
             }
             (Ok(key), None) => {
-                http::switch_protocols(&mut socket, &key, SUBPROTOCOL)?;
+                upgrade::switch_protocols(&mut socket, &key, SUBPROTOCOL)?;
                 socket.set_read_timeout(None)?;
                 relay::run(socket, address, service)
             }
@@ -160,10 +121,13 @@ fn answer(mut socket: TcpStream, service: &Arc<Service>, page: &WebPage) -> io::
     }
     if request.path == SETTINGS_PATH {
         let settings = service.page_settings(page.plain.is_some());
-        return http::respond(&mut socket, &Head::json(), &page.headers, settings.as_bytes());
+        return http::respond(&mut socket, &Head::of("application/json"), &page.headers, settings.as_bytes());
     }
     match page.files.iter().find(|file| file.path == request.path) {
-        Some(file) => http::respond(&mut socket, &Head::file(file), &page.headers, &file.bytes),
+        Some(file) => {
+            let head = Head { is_compressed: file.is_compressed, ..Head::of(file.kind) };
+            http::respond(&mut socket, &head, &page.headers, &file.bytes)
+        }
         None => http::respond(
             &mut socket,
             &Head::text("404 Not Found"),

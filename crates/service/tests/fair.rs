@@ -93,6 +93,32 @@ fn hourly_quotas_hold_across_connections_and_restarts_and_say_when_to_come_again
 }
 
 #[test]
+fn sessions_are_counted_before_anything_is_computed_for_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = tiny_model(1);
+    let per_client = ClientLimits { sessions: Some(2), ..ClientLimits::default() };
+    let serve = || {
+        let store = PreparedStore::open(StoreOptions::in_folder(folder.path())).unwrap();
+        Running::restart("tiny", &model, with(per_client), Some(Arc::new(store)))
+    };
+    let first = serve();
+    let mut options = first.options();
+    options.wishes.model = ModelName::new("another").unwrap();
+    assert!(
+        PrivateClient::connect(&first.address.to_string(), options).is_err(),
+        "a model that is not there"
+    );
+    first.connect().unwrap().finish().unwrap();
+    first.connect().unwrap().finish().unwrap();
+    assert!(first.service.close(first.address, Duration::from_secs(10)));
+
+    let second = serve();
+    let error = second.connect().err().unwrap();
+    assert_limit(&inner(error), &["2 sessions begun in an hour", "1 more are possible in", "seconds"]);
+    assert_eq!(second.service.metrics().sessions.get(), 0);
+}
+
+#[test]
 fn answers_are_counted_before_anything_is_spent() {
     let folder = tempfile::tempdir().unwrap();
     let model = tiny_model(1);

@@ -122,7 +122,7 @@ impl World {
         let cluster_key = self.folder.path("cluster.key");
         let mut flags = vec!["--timeout", "10", "--prepared-per-client", "100000"];
         let mut state = "state".to_owned();
-        flags.extend(["--preparations-per-hour", "0", "--answers-per-hour", "0"]);
+        flags.extend(["--preparations-per-hour", "0", "--answers-per-hour", "0", "--sessions-per-hour", "0"]);
         if let Some(store) = &self.store {
             flags.extend(["--store", store, "--cluster-key", cluster_key.to_str().unwrap()]);
             state = format!("state {process}");

@@ -173,7 +173,7 @@ impl Rounds {
 }
 
 fn start(model: &Path, folder: &Folder) -> Server {
-    let hourly = ["--preparations-per-hour", "0", "--answers-per-hour", "0"];
+    let hourly = ["--preparations-per-hour", "0", "--answers-per-hour", "0", "--sessions-per-hour", "0"];
     let flags = [&["--timeout", "10", "--prepared-per-client", "100000"][..], &hourly].concat();
     Server::start_model(model, &folder.path("state"), &flags, Stdio::null())
 }

@@ -175,6 +175,25 @@ fn a_key_of_another_certificate_and_an_old_certificate_are_said_at_the_start() {
     assert!(log.contains("WARN") && log.contains("the certificate has expired"), "{log}");
 }
 
+/// What a server says that does not start with these flags.
+fn refused(folder: &Folder, arguments: &[&str]) -> String {
+    let mut command = sordino();
+    command.arg("serve").arg(folder.path("tiny.sordino")).args(["--listen", "127.0.0.1:0", "--state"]);
+    let mut child = command
+        .arg(folder.path("state"))
+        .args(arguments)
+        .arg("--until-stdin-ends")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut words = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(2), "{words}");
+    words
+}
+
 #[test]
 fn settings_under_which_nobody_is_served_are_refused() {
     let folder = Folder::new("zeros");
@@ -184,26 +203,24 @@ fn settings_under_which_nobody_is_served_are_refused() {
         std::fs::write(&file, format!("{setting} = 0\n")).unwrap();
         let flag = format!("--{setting}");
         for arguments in [&["--config", file.to_str().unwrap()][..], &[&flag, "0"]] {
-            let mut command = sordino();
-            command.arg("serve").arg(folder.path("tiny.sordino")).args([
-                "--listen",
-                "127.0.0.1:0",
-                "--state",
-            ]);
-            let mut child = command
-                .arg(folder.path("state"))
-                .args(arguments)
-                .arg("--until-stdin-ends")
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap();
-            let mut words = String::new();
-            child.stderr.take().unwrap().read_to_string(&mut words).unwrap();
-            assert_eq!(child.wait().unwrap().code(), Some(2), "{words}");
+            let words = refused(&folder, arguments);
             assert!(words.contains(&format!("{setting} is 0: {why}")), "{words}");
         }
+    }
+}
+
+#[test]
+fn answers_in_plain_are_refused_where_clients_need_certificates() {
+    let folder = Folder::new("compared");
+    let (file, own) = (folder.path("serve.toml"), certificate((2100, 1, 1)));
+    let authority = folder.path("clients.pem");
+    std::fs::write(&authority, own.0).unwrap();
+    std::fs::write(&file, format!("client-ca = {authority:?}\n")).unwrap();
+    let page = ["--web", "127.0.0.1:0", "--web-compare"];
+    let told = [["--client-ca", authority.to_str().unwrap()], ["--config", file.to_str().unwrap()]];
+    for told in told {
+        let words = refused(&folder, &[&page[..], &told].concat());
+        assert!(words.contains("--web-compare") && words.contains("--client-ca"), "{words}");
     }
 }
 

@@ -49,6 +49,25 @@ fn the_reference_lists_the_flags_that_help_prints() {
 }
 
 #[test]
+fn the_reference_has_the_defaults_that_help_prints() {
+    let chapter = page("reference/command-line.md");
+    let section = chapter.split("\n## ").find(|section| section.starts_with("serve\n")).unwrap();
+    let command = CommandLine::command();
+    let serve = command.find_subcommand("serve").unwrap();
+    let mut compared = 0;
+    for argument in serve.get_arguments() {
+        let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+        let Some((_, default)) = help.split_once(" [default: ") else { continue };
+        let flag = format!("| `--{} ", argument.get_long().unwrap());
+        let row = section.lines().find(|line| line.starts_with(&flag)).unwrap();
+        let shown = row.trim_end_matches(" |").rsplit(" | ").next();
+        assert_eq!(shown, Some(default.trim_end_matches(['.', ']'])), "{row}");
+        compared += 1;
+    }
+    assert!(compared > 20, "{compared}");
+}
+
+#[test]
 fn the_reference_names_every_key_of_our_recipes() {
     let named: Words =
         spans(&page("reference/recipes.md").replace("```", "")).flat_map(identifiers).collect();

@@ -14,7 +14,7 @@ use client::images::{ImageFault, decode_image};
 use client::{ClientError, Patience, PrivateClient};
 use crypto::ot::Depth;
 use crypto::ring::RingVector;
-use inference::client::{Answer, HalvesCache, MemoryHalves, Progress, ShareRecord, Wishes};
+use inference::client::{Answer, MemoryHalves, Progress, ShareRecord, Wishes};
 use inference::connection::{Fingerprint, NoFingerprint};
 use inference::setup::messages::ModelName;
 use inference::transcript::{Phase, Traffic};
@@ -116,7 +116,7 @@ pub struct Ready<'a> {
 }
 
 thread_local! {
-    /// Second halves of the models that this page has met: a page that connects again does without them.
+    /// Second halves of the models that this page has met, by server: a page that connects again does without them.
     static HALVES: Arc<MemoryHalves> = Arc::new(MemoryHalves::default());
 }
 
@@ -141,7 +141,7 @@ impl<S: Read + Write> Session<S> {
         let model = ModelName::new(&wanted.model).map_err(|_| SessionError::NoName(wanted.model.clone()))?;
         let (stream, binding) = Secured::connect(stream, pinned)?;
         let depth = if wanted.is_near { Depth::Four } else { Depth::Eight };
-        let halves: Arc<dyn HalvesCache> = HALVES.with(Arc::clone);
+        let halves = HALVES.with(|all| all.of_server(&pinned.0));
         let wishes = Wishes { model, depth: Some(depth), halves: Some(halves), ..Wishes::default() };
         let (stream, ear) = Overheard::new(stream);
         let mut client = PrivateClient::over(stream, &binding, &wishes, Patience::endless())?;

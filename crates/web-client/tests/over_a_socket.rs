@@ -185,3 +185,27 @@ fn logits_equal_the_reference_with_both_parties_shares_bit_for_bit() {
         }
     }
 }
+
+#[test]
+fn a_page_that_comes_back_has_the_halves_of_the_same_server_alone() {
+    // With one salt both servers' halves have one name.
+    let model = tiny_model();
+    let served = ServedModel::with_salt(&model, Reveal::Logits, WeightMemory::Everything, &[7; 32]);
+    let served = Arc::new(served.unwrap());
+    let offline_bytes = |seed: u8| {
+        let identity = Identity::from_seed(&Secret::new([seed; 32])).unwrap();
+        let wanted =
+            Wanted { fingerprint: identity.fingerprint().to_string(), model: String::new(), is_near: true };
+        let (told, _seeds) = std::sync::mpsc::channel();
+        let served = Arc::clone(&served);
+        let socket = serve_once(move |socket| serve_one_image(socket, &identity, &served, &told));
+        let mut session = Session::connect(socket, &wanted, |_| {}).unwrap();
+        let bytes = session.connected().offline_bytes;
+        session.look(&png(&Image::random(model.outline().input, 1))).unwrap();
+        session.classify().unwrap();
+        bytes
+    };
+    let first = offline_bytes(1);
+    assert!(offline_bytes(1) < first, "it has them");
+    assert_eq!(offline_bytes(2), first, "another server");
+}

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use network::digest::Digest;
 
@@ -21,9 +21,40 @@ pub trait HalvesCache: fmt::Debug + Send + Sync {
 /// How many models' second halves are kept in memory.
 const MODELS: usize = 4;
 
-/// Second halves of the last few models in memory, for a process that connects again and again.
+/// Second halves of the last few models in memory, for a process that connects to one server again and again. Who connects to
+/// several takes those of each: [`MemoryHalves::of_server`].
 #[derive(Default)]
 pub struct MemoryHalves(Mutex<VecDeque<(Digest, Vec<u8>)>>);
+
+impl MemoryHalves {
+    /// Those of one server, known by its fingerprint: no server can put anything in another one's place.
+    pub fn of_server(self: &Arc<Self>, server: &[u8; 32]) -> Arc<dyn HalvesCache> {
+        Arc::new(ServerHalves { server: *server, all: Arc::clone(self) })
+    }
+}
+
+/// The part of a memory that belongs to one server.
+#[derive(Debug)]
+struct ServerHalves {
+    server: [u8; 32],
+    all: Arc<MemoryHalves>,
+}
+
+impl ServerHalves {
+    fn own(&self, id: &Digest) -> Digest {
+        Digest::of(&[&self.server[..], id.as_bytes()].concat())
+    }
+}
+
+impl HalvesCache for ServerHalves {
+    fn get(&self, id: &Digest) -> Option<Vec<u8>> {
+        self.all.get(&self.own(id))
+    }
+
+    fn put(&self, id: &Digest, halves: &[u8]) {
+        self.all.put(&self.own(id), halves);
+    }
+}
 
 impl HalvesCache for MemoryHalves {
     fn get(&self, id: &Digest) -> Option<Vec<u8>> {
@@ -49,6 +80,17 @@ impl fmt::Debug for MemoryHalves {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_put_is_found_by_the_same_server_alone() {
+        let all = Arc::new(MemoryHalves::default());
+        let (ours, theirs, id) = (all.of_server(&[1; 32]), all.of_server(&[2; 32]), Digest([3; 32]));
+        theirs.put(&id, b"others");
+        assert_eq!(ours.get(&id), None);
+        ours.put(&id, b"halves");
+        assert_eq!(theirs.get(&id), Some(b"others".to_vec()));
+        assert_eq!(all.of_server(&[1; 32]).get(&id), Some(b"halves".to_vec()));
+    }
 
     #[test]
     fn the_last_models_are_kept() {

@@ -1,14 +1,13 @@
 //! The small HTTP that shows health and metrics, to programs and to the operator. Each connection has a thread and a short time, so that nobody who reads
 //! slowly keeps others from asking whether the service lives.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{Metrics, Now};
+use crate::http::{self, Head};
 use crate::server::Service;
 
 /// The longest request that is read.
@@ -23,72 +22,37 @@ const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'sel
 const PAGE: &str = include_str!("dashboard/dashboard.html");
 const PAGE_STYLE: &str = include_str!("dashboard/dashboard.css");
 const PAGE_SCRIPT: &str = include_str!("dashboard/dashboard.js");
-const PLAIN_TEXT: &str = "text/plain; charset=utf-8";
 
 /// Answers `GET /healthz`, `GET /metrics` and the operator's page until the process ends.
 pub(crate) fn serve(listener: &TcpListener, service: &Arc<Service>) {
-    let open = Arc::new(AtomicUsize::new(0));
-    for socket in listener.incoming().flatten() {
-        let visit = Visit(Arc::clone(&open));
-        if open.fetch_add(1, Ordering::AcqRel) >= MAX_CONNECTIONS {
-            continue;
-        }
-        let service = Arc::clone(service);
-        let answer = move || {
-            let _visit = visit;
-            // Who asks badly or hangs up gets nothing; others are served.
-            let _ = answer(socket, &service);
-        };
-        let _ = thread::Builder::new().name("metrics-answer".to_owned()).spawn(answer);
-    }
-}
-
-/// Counted until it is dropped.
-struct Visit(Arc<AtomicUsize>);
-
-impl Drop for Visit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
+    let service = Arc::clone(service);
+    http::serve(listener, "metrics-answer", MAX_CONNECTIONS, move |socket| answer(socket, &service));
 }
 
 fn answer(mut socket: TcpStream, service: &Service) -> io::Result<()> {
-    let end = Instant::now() + PATIENCE;
     socket.set_write_timeout(Some(PATIENCE))?;
-    let mut request = Vec::new();
-    while !request.windows(4).any(|bytes| bytes == b"\r\n\r\n") && request.len() < MAX_REQUEST_BYTES {
-        let left = end.saturating_duration_since(Instant::now());
-        socket.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        let mut bytes = [0; 512];
-        match socket.read(&mut bytes)? {
-            0 => break,
-            count => request.extend_from_slice(&bytes[..count]),
-        }
-        if left.is_zero() {
-            return Ok(());
-        }
-    }
-    let (status, kind, body) = respond(&request, service.metrics(), service.now());
-    let length = body.len();
-    let head = format!("HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n");
-    let policy = format!("Content-Security-Policy: {PAGE_POLICY}\r\nX-Content-Type-Options: nosniff\r\n");
-    socket.write_all(format!("{head}{policy}Connection: close\r\n\r\n{body}").as_bytes())
+    let (head, body) = match http::read_head(&mut socket, MAX_REQUEST_BYTES, PATIENCE)? {
+        Some(request) => respond(&request, service.metrics(), service.now()),
+        None => (http::TOO_LONG, "the request is too long\n".to_owned()),
+    };
+    let headers = [("Content-Security-Policy", PAGE_POLICY), ("X-Content-Type-Options", "nosniff")];
+    http::respond(&mut socket, &head, &headers, body.as_bytes())
 }
 
-fn respond(request: &[u8], metrics: &Metrics, now: Now) -> (&'static str, &'static str, String) {
+fn respond(request: &[u8], metrics: &Metrics, now: Now) -> (Head, String) {
     let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let mut words = line.split(|byte| *byte == b' ');
-    let plain = |status, body: &str| (status, PLAIN_TEXT, body.to_owned());
+    let plain = |status, body: &str| (Head::text(status), body.to_owned());
     match (words.next(), words.next()) {
         (Some(b"GET"), Some(b"/healthz")) if now.is_open => plain("200 OK", "ok\n"),
         (Some(b"GET"), Some(b"/healthz")) => plain("503 Service Unavailable", "shutting down\n"),
-        (Some(b"GET"), Some(b"/metrics")) => ("200 OK", OPEN_METRICS, metrics.text(now)),
-        (Some(b"GET"), Some(b"/")) => ("200 OK", "text/html; charset=utf-8", PAGE.to_owned()),
+        (Some(b"GET"), Some(b"/metrics")) => (Head::of(OPEN_METRICS), metrics.text(now)),
+        (Some(b"GET"), Some(b"/")) => (Head::of("text/html; charset=utf-8"), PAGE.to_owned()),
         (Some(b"GET"), Some(b"/dashboard.css")) => {
-            ("200 OK", "text/css; charset=utf-8", PAGE_STYLE.to_owned())
+            (Head::of("text/css; charset=utf-8"), PAGE_STYLE.to_owned())
         }
         (Some(b"GET"), Some(b"/dashboard.js")) => {
-            ("200 OK", "text/javascript; charset=utf-8", PAGE_SCRIPT.to_owned())
+            (Head::of("text/javascript; charset=utf-8"), PAGE_SCRIPT.to_owned())
         }
         (Some(b"GET"), Some(_)) => plain("404 Not Found", "there are /, /healthz and /metrics\n"),
         _ => plain("405 Method Not Allowed", "GET alone\n"),
@@ -105,8 +69,8 @@ mod tests {
         metrics.classified.inc_by(3);
         let open = Now { is_open: true, ..Now::default() };
         let ask = |line: &str, now| {
-            let (status, _, body) = respond(format!("{line}\r\nHost: x\r\n\r\n").as_bytes(), &metrics, now);
-            (status, body)
+            let (head, body) = respond(format!("{line}\r\nHost: x\r\n\r\n").as_bytes(), &metrics, now);
+            (head.status, body)
         };
         assert_eq!(ask("GET /healthz HTTP/1.1", open).0, "200 OK");
         assert!(ask("GET /healthz HTTP/1.1", Now::default()).0.starts_with("503"));
@@ -121,7 +85,7 @@ mod tests {
         }
         assert!(ask("GET /secret HTTP/1.1", open).0.starts_with("404"));
         assert!(ask("POST /metrics HTTP/1.1", open).0.starts_with("405"));
-        assert!(respond(&[0xff; 100], &metrics, open).0.starts_with("405"));
+        assert!(respond(&[0xff; 100], &metrics, open).0.status.starts_with("405"));
     }
 
     #[test]

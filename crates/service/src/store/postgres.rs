@@ -1,6 +1,7 @@
 //! Rows in a PostgreSQL database: processes on any number of machines share it.
 //!
-//! Every transaction first locks the one row of `state`, so they run one after the other in all processes. Commits wait
+//! Every transaction that changes something first locks the one row of `state`, so they run one after the other in all
+//! processes. Commits wait
 //! for the disk (`synchronous_commit = on`, also for synchronous standbys where there are some), and a server that runs
 //! without `fsync` is refused. A machine apart is spoken to by TLS only: who could answer in the database's place could
 //! hand out a row twice.
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use postgres::config::{Host, SslMode};
 use postgres::types::ToSql;
-use postgres::{Client, Config, NoTls};
+use postgres::{Client, Config, IsolationLevel, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::StoreError;
@@ -128,15 +129,11 @@ fn make_tables(client: &mut Client, fresh: &State) -> Result<bool, postgres::Err
 
 impl Rows for PostgresRows {
     fn transaction(&self, work: Work<'_>) -> Result<(), StoreError> {
-        let mut held = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-        let client = match held.take().filter(|client| !client.is_closed()) {
-            Some(client) => held.insert(client),
-            None => held.insert(connect(&self.config)?),
-        };
-        let inner = client.transaction().map_err(failed("begin a transaction"))?;
-        let mut inner = PostgresTransaction { inner };
-        work(&mut inner)?;
-        inner.inner.commit().map_err(failed("commit"))
+        self.run(false, work)
+    }
+
+    fn reading(&self, work: Work<'_>) -> Result<(), StoreError> {
+        self.run(true, work)
     }
 
     fn is_shared(&self) -> bool {
@@ -144,8 +141,31 @@ impl Rows for PostgresRows {
     }
 }
 
+impl PostgresRows {
+    fn run(&self, is_reading: bool, work: Work<'_>) -> Result<(), StoreError> {
+        let mut held = self.client.lock().unwrap_or_else(PoisonError::into_inner);
+        let client = match held.take().filter(|client| !client.is_closed()) {
+            Some(client) => held.insert(client),
+            None => held.insert(connect(&self.config)?),
+        };
+        let begun = match is_reading {
+            true => {
+                let builder = client.build_transaction().isolation_level(IsolationLevel::RepeatableRead);
+                builder.read_only(true).start()
+            }
+            false => client.transaction(),
+        };
+        let mut inner =
+            PostgresTransaction { inner: begun.map_err(failed("begin a transaction"))?, is_reading };
+        work(&mut inner)?;
+        inner.inner.commit().map_err(failed("commit"))
+    }
+}
+
 struct PostgresTransaction<'a> {
     inner: postgres::Transaction<'a>,
+    /// It locks nothing.
+    is_reading: bool,
 }
 
 impl PostgresTransaction<'_> {
@@ -167,9 +187,10 @@ fn fixed<const N: usize>(row: &postgres::Row, column: usize) -> [u8; N] {
 impl Transaction for PostgresTransaction<'_> {
     fn state(&mut self) -> Result<State, StoreError> {
         let doing = "read its state";
+        let lock = if self.is_reading { "" } else { "FOR UPDATE" };
         let text =
-            "SELECT version, store, key_check, generation, mark, horizon FROM sordino_state FOR UPDATE";
-        let row = self.inner.query_one(text, &[]).map_err(failed(doing))?;
+            format!("SELECT version, store, key_check, generation, mark, horizon FROM sordino_state {lock}");
+        let row = self.inner.query_one(&text, &[]).map_err(failed(doing))?;
         // A dump that is loaded elsewhere has another system, a standby that took over another timeline.
         let text = "SELECT (SELECT system_identifier FROM pg_control_system())::text || '/'
             || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)";
@@ -238,11 +259,11 @@ impl Transaction for PostgresTransaction<'_> {
         self.execute("discard", "DELETE FROM sordino_prepared WHERE token = $1", &[&&token[..]])
     }
 
-    fn usage(&mut self, owner: Option<&[u8; 32]>) -> Result<Usage, StoreError> {
+    fn usage(&mut self, owner: Option<&[u8; 32]>, now: i64) -> Result<Usage, StoreError> {
         let text = "SELECT count(*), coalesce(sum(size), 0)::bigint FROM sordino_prepared
-            WHERE $1::bytea IS NULL OR owner = $1";
+            WHERE ($1::bytea IS NULL OR owner = $1) AND expires > $2";
         let owner = owner.map(|owner| &owner[..]);
-        let row = self.inner.query_one(text, &[&owner]).map_err(failed("count"))?;
+        let row = self.inner.query_one(text, &[&owner, &now]).map_err(failed("count"))?;
         let (count, bytes): (i64, i64) = (row.get(0), row.get(1));
         Ok(Usage { count: count.unsigned_abs(), bytes: bytes.unsigned_abs() })
     }

@@ -54,6 +54,10 @@ pub(super) trait Rows: Send + Sync {
     /// error, what was done survives a crash of the machine; when the work fails, nothing was done.
     fn transaction(&self, work: Work<'_>) -> Result<(), StoreError>;
 
+    /// Runs work that changes nothing, on one state of the database, while others may change it: it waits for nobody, and
+    /// nobody waits for it.
+    fn reading(&self, work: Work<'_>) -> Result<(), StoreError>;
+
     /// Whether processes on other machines use it too.
     fn is_shared(&self) -> bool;
 }
@@ -71,7 +75,8 @@ pub(super) trait Transaction: QuotaRows {
     fn names_of(&mut self, token: &[u8; 32], now: i64, most: u32) -> Result<Vec<[u8; 16]>, StoreError>;
     /// Destroys every row of one token.
     fn remove_of(&mut self, token: &[u8; 32]) -> Result<u64, StoreError>;
-    fn usage(&mut self, owner: Option<&[u8; 32]>) -> Result<Usage, StoreError>;
+    /// Rows of one client, or of all, that live longer than `now`.
+    fn usage(&mut self, owner: Option<&[u8; 32]>, now: i64) -> Result<Usage, StoreError>;
     /// Notes that something was spent, under the next generation, until no row of that time can be alive.
     fn note_spend(&mut self, generation: i64, mark: &[u8; 16], until: i64) -> Result<(), StoreError>;
     fn has_spend(&mut self, generation: i64, mark: &[u8; 16]) -> Result<bool, StoreError>;

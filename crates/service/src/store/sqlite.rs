@@ -1,7 +1,8 @@
 //! Rows in an SQLite database: the processes of one machine share a file.
 //!
 //! Write-ahead log with `synchronous = FULL`: a commit has reached the disk when it returns. Transactions take the write
-//! lock when they begin, so they run one after the other in all processes. The file must lie on a local disk.
+//! lock when they begin, so they run one after the other in all processes; those that only read take none. The file must lie
+//! on a local disk.
 
 mod quotas;
 
@@ -70,17 +71,26 @@ impl SqliteRows {
     }
 }
 
-impl Rows for SqliteRows {
-    fn transaction(&self, work: Work<'_>) -> Result<(), StoreError> {
+impl SqliteRows {
+    fn run(&self, behavior: TransactionBehavior, work: Work<'_>) -> Result<(), StoreError> {
         let failed = |doing| move |source| StoreError::Sqlite { path: self.path.clone(), doing, source };
         // A panic inside a transaction has rolled it back, so the connection is good.
         let mut connection = self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let transaction = connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(failed("begin a transaction"))?;
+        let transaction =
+            connection.transaction_with_behavior(behavior).map_err(failed("begin a transaction"))?;
         let mut inner = SqliteTransaction { path: &self.path, transaction };
         work(&mut inner)?;
         inner.transaction.commit().map_err(failed("commit"))
+    }
+}
+
+impl Rows for SqliteRows {
+    fn transaction(&self, work: Work<'_>) -> Result<(), StoreError> {
+        self.run(TransactionBehavior::Immediate, work)
+    }
+
+    fn reading(&self, work: Work<'_>) -> Result<(), StoreError> {
+        self.run(TransactionBehavior::Deferred, work)
     }
 
     fn is_shared(&self) -> bool {
@@ -170,13 +180,20 @@ impl Transaction for SqliteTransaction<'_> {
         self.execute("discard", "DELETE FROM prepared WHERE token = ?1", [token])
     }
 
-    fn usage(&mut self, owner: Option<&[u8; 32]>) -> Result<Usage, StoreError> {
-        let text = "SELECT count(*), coalesce(sum(size), 0) FROM prepared WHERE ?1 IS NULL OR owner = ?1";
+    fn usage(&mut self, owner: Option<&[u8; 32]>, now: i64) -> Result<Usage, StoreError> {
         let read = |row: &SqlRow<'_>| {
             let (count, bytes): (i64, i64) = (row.get(0)?, row.get(1)?);
             Ok(Usage { count: count.unsigned_abs(), bytes: bytes.unsigned_abs() })
         };
-        self.said("count", self.transaction.query_row(text, [owner], read))
+        let counted = "SELECT count(*), coalesce(sum(size), 0) FROM prepared WHERE expires > ?1";
+        let usage = match owner {
+            Some(owner) => {
+                let text = format!("{counted} AND owner = ?2");
+                self.transaction.query_row(&text, params![now, owner], read)
+            }
+            None => self.transaction.query_row(counted, [now], read),
+        };
+        self.said("count", usage)
     }
 
     fn note_spend(&mut self, generation: i64, mark: &[u8; 16], until: i64) -> Result<(), StoreError> {

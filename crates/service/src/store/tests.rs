@@ -3,6 +3,7 @@
 
 mod client_file;
 mod quotas;
+mod readers;
 mod spent_once;
 
 use std::sync::Arc;

@@ -2,19 +2,27 @@
 //!
 //! ```text
 //! page: one line of JSON    {"model": "…", "pixels": […]}               ------->
-//!                           {"logits": […]}, or {"error": "…"}          <-------
+//!                           {"logits": […]}, {"class": …}, or {"error": "…"}   <-------
 //! ```
 //!
-//! It goes through a WebSocket of its own, with the same check of origins. No service offers it unless its operator asked.
+//! It goes through a WebSocket of its own, with the same check of origins. No service offers it unless its operator asked. An
+//! answer is drawn from the client's hourly quota, takes a place, and tells no more than a private one.
 
 use std::fmt;
 use std::io::{self, BufReader, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::Arc;
 
+use inference::client::Answer;
+use inference::connection::refusal::Refusal;
+use inference::plan::Reveal;
 use serde::Deserialize;
 
 use super::frames::{self, PIECE_BYTES, Word};
+use crate::queue::{Place, Reservation};
+use crate::quotas::Quota;
+use crate::server::Service;
+use crate::stores::ClientName;
 
 /// The longest question.
 const MAX_QUESTION_BYTES: usize = 4 << 20;
@@ -32,7 +40,7 @@ impl PlainAnswers {
     }
 
     /// Answers one question, then ends the connection.
-    pub(super) fn run(&self, browser: &TcpStream) -> io::Result<()> {
+    pub(super) fn run(&self, browser: &TcpStream, address: IpAddr, service: &Service) -> io::Result<()> {
         let (mut reader, mut buffer) = (BufReader::with_capacity(PIECE_BYTES, browser), vec![0; PIECE_BYTES]);
         let mut question = Question::default();
         while !question.is_whole() {
@@ -40,7 +48,8 @@ impl PlainAnswers {
                 return Ok(());
             }
         }
-        let answer = self.answer(&question.0);
+        let client = ClientName::of_address(address);
+        let answer = self.answer(&question.0, |model| admit(service, &client, model));
         let mut frame = frames::binary_head(answer.len());
         frame.extend_from_slice(answer.as_bytes());
         frame.extend_from_slice(&frames::close());
@@ -49,18 +58,41 @@ impl PlainAnswers {
         browser.shutdown(Shutdown::Both)
     }
 
-    fn answer(&self, question: &[u8]) -> String {
-        let asked = serde_json::from_slice::<Asked>(question);
-        let answer = match asked {
-            Ok(Asked { model, pixels }) => (self.0)(&model, pixels),
-            Err(error) => Err(format!("expected a model and an image's bytes: {error}")),
-        };
-        match answer {
-            Ok(logits) => serde_json::json!({ "logits": logits }),
+    fn answer<P>(&self, question: &[u8], admit: impl FnOnce(&str) -> Result<(Reveal, P), Refusal>) -> String {
+        match self.try_answer(question, admit) {
+            Ok(Answer::Logits(logits)) => serde_json::json!({ "logits": logits }),
+            Ok(Answer::Class(class)) => serde_json::json!({ "class": class }),
             Err(error) => serde_json::json!({ "error": error }),
         }
         .to_string()
     }
+
+    fn try_answer<P>(
+        &self,
+        question: &[u8],
+        admit: impl FnOnce(&str) -> Result<(Reveal, P), Refusal>,
+    ) -> Result<Answer, String> {
+        let asked = serde_json::from_slice::<Asked>(question);
+        let Asked { model, pixels } =
+            asked.map_err(|error| format!("expected a model and an image's bytes: {error}"))?;
+        let (reveal, _place) = admit(&model).map_err(|refusal| refusal.to_string())?;
+        let answer = Answer::Logits((self.0)(&model, pixels)?);
+        Ok(match reveal {
+            Reveal::Logits => answer,
+            Reveal::Class => Answer::Class(answer.class()),
+        })
+    }
+}
+
+/// What stands before a private answer stands before this one: the model is there, the quota, a place. Says what may be told.
+fn admit(
+    service: &Service,
+    client: &ClientName,
+    model: &str,
+) -> Result<(Reveal, (Place, Reservation)), Refusal> {
+    let reveal = service.reveal_of(model)?;
+    service.draw(client, Quota::Answers, 1)?;
+    Ok((reveal, service.wait_for_place(client)?))
 }
 
 impl fmt::Debug for PlainAnswers {
@@ -102,18 +134,39 @@ impl Write for Question {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
+
+    use crate::ClientLimits;
+    use crate::entrance::tests::one_place;
 
     #[test]
     fn questions_are_answered_or_told_what_is_wrong() {
         let double =
             |_: &str, pixels: Vec<u8>| Ok(pixels.iter().map(|pixel| 2 * i64::from(*pixel)).collect());
         let answers = PlainAnswers::new(double);
-        assert_eq!(answers.answer(b"{\"model\": \"\", \"pixels\": [1, 2]}\n"), "{\"logits\":[2,4]}");
-        assert!(answers.answer(b"{\"model\": \"\", \"pixels\": [256]}\n").contains("error"));
-        assert!(answers.answer(b"\n").contains("expected a model"));
-        let refusing = PlainAnswers::new(|model, _| Err(format!("there is no model {model}")));
-        let refused = refusing.answer(b"{\"model\": \"x\", \"pixels\": []}\n");
-        assert_eq!(refused, "{\"error\":\"there is no model x\"}");
+        let ask = |question: &[u8], reveal| answers.answer(question, |_| Ok((reveal, ())));
+        let question = b"{\"model\": \"\", \"pixels\": [1, 2]}\n";
+        assert_eq!(ask(question, Reveal::Logits), "{\"logits\":[2,4]}");
+        assert_eq!(ask(question, Reveal::Class), "{\"class\":1}", "no more than a private answer tells");
+        assert!(ask(b"{\"model\": \"\", \"pixels\": [256]}\n", Reveal::Logits).contains("error"));
+        assert!(ask(b"\n", Reveal::Logits).contains("expected a model"));
+        let refusing = PlainAnswers::new(|_, _| Err("too few pixels".to_owned()));
+        let refused = refusing.answer(question, |_| Ok((Reveal::Logits, ())));
+        assert_eq!(refused, "{\"error\":\"too few pixels\"}");
+    }
+
+    #[test]
+    fn answers_have_the_models_quota_and_place_of_private_ones() {
+        let (service, _) =
+            one_place(Duration::from_secs(1), ClientLimits { answers: Some(2), ..ClientLimits::NONE });
+        let client = ClientName("a".to_owned());
+        let text = |admitted: Result<_, Refusal>| admitted.map(drop).unwrap_err().to_string();
+        assert!(text(admit(&service, &client, "other")).contains("there is no model other here"));
+        let (reveal, place) = admit(&service, &client, "tiny").unwrap();
+        assert_eq!((reveal, service.queue.lengths()), (Reveal::Logits, (1, 0)));
+        assert!(text(admit(&service, &client, "tiny")).contains("the server is busy"), "one place");
+        drop(place);
+        assert!(text(admit(&service, &client, "tiny")).contains("2 images answered in an hour"));
     }
 
     #[test]

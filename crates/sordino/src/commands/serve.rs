@@ -7,10 +7,10 @@ mod reload;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::net::{TcpListener, ToSocketAddrs};
 use std::sync::Arc;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use inference::plan::Reveal;
 use service::models::LoadedModels;
 use service::store::{PreparedStore, StoreOptions};
@@ -82,7 +82,10 @@ fn serve(
     let address = listener.local_addr()?;
     let listening = thread::spawn({
         let service = Arc::clone(service);
-        move || service.run(&listener)
+        move || {
+            let _alarm = Alarm;
+            service.run(&listener);
+        }
     });
     let signal = wait_for_end(&mut signals, reloader);
     info!(signal, grace_s = grace.as_secs(), "shutting down; running inferences are finished");
@@ -93,15 +96,33 @@ fn serve(
         }
     });
     let is_clean = service.close(address, grace);
-    if let Ok(result) = listening.join() {
-        result?;
-    }
+    expect_no_panic(listening)?;
     if !is_clean {
         warn!("some clients were cut off: the time to finish is over");
         return Ok(Answer::No);
     }
     info!("all clients are gone");
     Ok(Answer::Yes)
+}
+
+/// Ends the server when the thread panics that has this: it would accept nobody any more.
+struct Alarm;
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if thread::panicking()
+            && let Err(error) = signal_hook::low_level::raise(SIGTERM)
+        {
+            warn!(%error, "nobody is accepted any more, and the server could not be ended");
+        }
+    }
+}
+
+/// Waits for the thread that accepts clients.
+fn expect_no_panic(listening: JoinHandle<()>) -> anyhow::Result<()> {
+    listening.join().map_err(|_| {
+        anyhow!("the thread that accepts clients panicked; the log says where: report it, and start the server again")
+    })
 }
 
 /// The signal that ends the server. SIGHUP asks for new files, unless it says that the terminal is gone.
@@ -170,4 +191,16 @@ fn start_logs(is_json: bool) {
     let logs = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).with_target(false);
     // A test may have started them already.
     let _ = if is_json { logs.json().flatten_event(true).try_init() } else { logs.try_init() };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_the_thread_that_accepts_clients_is_an_error() {
+        assert!(expect_no_panic(thread::spawn(|| {})).is_ok());
+        let error = expect_no_panic(thread::spawn(|| panic!("on purpose"))).unwrap_err().to_string();
+        assert!(error.contains("panicked") && error.contains("start the server again"), "{error}");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub(super) struct Asked {
 pub(super) struct Answering {
     requests: Option<Sender<Asked>>,
     answers: Receiver<Result<Answered, InferenceError>>,
+    /// Nobody waits for what is still to be answered.
+    is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -47,9 +50,14 @@ impl Answering {
     ) -> Result<Self, InferenceError> {
         let (requests, to_compute) = channel::<Asked>();
         let (to_send, answers) = channel();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let is_told_to_stop = Arc::clone(&is_over);
         let compute = move || {
             for asked in to_compute {
                 let computing = Computing::begin(turns.as_ref());
+                if is_told_to_stop.load(Ordering::Acquire) {
+                    return;
+                }
                 let answered = answer(&model, halves, &workers, &asked);
                 drop(computing);
                 // Whoever no longer listens has found the connection broken, and says so.
@@ -59,7 +67,7 @@ impl Answering {
             }
         };
         let thread = thread::Builder::new().spawn(compute).map_err(InferenceError::Thread)?;
-        Ok(Self { requests: Some(requests), answers, thread: Some(thread) })
+        Ok(Self { requests: Some(requests), answers, is_over, thread: Some(thread) })
     }
 
     /// Hands over a request. A thread that ended says why when its answer is asked for.
@@ -87,6 +95,8 @@ impl Answering {
 
 impl Drop for Answering {
     fn drop(&mut self) {
+        // A client that left in the middle has requests in the line; what is under way alone is finished.
+        self.is_over.store(true, Ordering::Release);
         // A panic over there was told by `next`, or nobody waits for its answer.
         let _ = self.end();
     }
@@ -119,4 +129,71 @@ fn answer(
     }
     let (answer, mask) = LinearAnswer::assemble(layout, blocks)?;
     Ok((answer.to_bytes(), mask, start.elapsed()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    use crypto::random::{InferenceId, Seed, SessionId};
+    use network::freeze::{FreezeOptions, freeze};
+    use network::image::Image;
+    use network::weights::FloatWeights;
+    use network::zoo;
+
+    use crate::offline::server::answer_scope;
+    use crate::plan::Reveal;
+    use crate::server::WeightMemory;
+
+    /// Tells of each turn that is asked for, and gives it when the test does.
+    #[derive(Debug)]
+    struct Gate {
+        asked: Sender<()>,
+        given: Mutex<Receiver<()>>,
+    }
+
+    impl Turns for Gate {
+        fn begin(&self) {
+            self.asked.send(()).unwrap();
+            let _ = self.given.lock().unwrap().recv();
+        }
+
+        fn end(&self) {}
+    }
+
+    #[test]
+    fn nothing_more_is_computed_for_a_client_that_left() {
+        let spec = zoo::build("resnet20:m=2,depths=1+1+1", 8, 10).unwrap();
+        let (weights, images) = (FloatWeights::random(&spec, 1), [Image::random(spec.draft().input, 1)]);
+        let model = freeze(&spec, &weights, None, &images, &FreezeOptions::default()).unwrap().0;
+        let model = Arc::new(ServedModel::new(&model, Reveal::Logits, WeightMemory::Everything).unwrap());
+        let ((asked, is_asked), (give, given)) = (channel(), channel());
+        let turns: Arc<dyn Turns> = Arc::new(Gate { asked, given: Mutex::new(given) });
+        let workers = Arc::new(Workers::alone());
+        let mut answering = Answering::start(Arc::clone(&model), Halves::Both, workers, Some(turns)).unwrap();
+        let (job, planned) = (JobId(0), model.plan().job(JobId(0)));
+        let parameters = &model.plan().parameters()[planned.group];
+        let no_key = vec![0; PublicKey::length(parameters)];
+        let key = Arc::new(PublicKey::from_bytes(parameters, model.public_seed(), &no_key).unwrap());
+        let scope = answer_scope(SessionId([1; 32]), InferenceId([1; 16]), planned.step);
+        for _ in 0..3 {
+            answering.ask(Asked {
+                job,
+                bytes: Vec::new(),
+                key: Arc::clone(&key),
+                layer: model.layer_secrets(scope.step),
+                secrets: AnswerSecrets::derive(&Seed::from_bytes([1; 32]), &scope),
+            });
+        }
+        is_asked.recv().unwrap();
+        let is_over = Arc::clone(&answering.is_over);
+        let leaving = thread::spawn(move || drop(answering));
+        while !is_over.load(Ordering::Acquire) {
+            thread::yield_now();
+        }
+        drop(give);
+        leaving.join().unwrap();
+        assert_eq!(is_asked.iter().count(), 0, "the other two took no turn");
+    }
 }

@@ -41,6 +41,12 @@ impl Arguments {
         }
         let settings = self.settings.clone().or(Settings { models: BTreeMap::new(), ..file });
         settings.check()?;
+        if self.web_compare && settings.client_ca.is_some() {
+            bail!(
+                "--web-compare answers whoever comes to the page, and --client-ca serves only clients with a certificate, which \
+                 no page has; leave one of them out"
+            );
+        }
         Ok(Settings { models, ..settings })
     }
 }

@@ -4,8 +4,11 @@
 
 mod support;
 
+use std::fs::{File, OpenOptions};
+use std::io::Read;
 use std::path::Path;
 
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
 
 use support::processes::{Folder, Server, sordino, text};
@@ -70,6 +73,40 @@ fn a_folder_of_images_is_classified_and_the_server_ends_cleanly() {
     let output = again.classify(&first, &["--fingerprint", &fingerprint]);
     let answer = text(&output.stdout);
     assert!(answer.contains("  kind ") && answer.contains("reveals the class alone"), "{answer}");
+}
+
+/// A terminal: what programs write to, and where it can be read.
+fn terminal() -> (File, File) {
+    let reader = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&reader).unwrap();
+    unlockpt(&reader).unwrap();
+    let name = ptsname(&reader, Vec::new()).unwrap().into_string().unwrap();
+    (OpenOptions::new().read(true).write(true).open(name).unwrap(), File::from(reader))
+}
+
+#[test]
+fn on_a_terminal_answers_have_lines_of_their_own() {
+    let folder = Folder::new("terminal");
+    let server = Server::start(&folder, &[]);
+    let (terminal, mut reader) = terminal();
+    let mut command = server.client("classify");
+    command.arg(folder.path("images")).args(["--fingerprint", &server.fingerprint]).env("TERM", "xterm");
+    command.stdout(terminal.try_clone().unwrap()).stderr(terminal);
+    let mut client = command.spawn().unwrap();
+    // The command holds the terminal, too, whose end is that of its last holder.
+    drop(command);
+    let mut said = Vec::new();
+    // Linux says that a terminal is gone by an error.
+    let _ = reader.read_to_end(&mut said);
+    assert!(client.wait().unwrap().success());
+    let said = text(&said);
+    assert!(said.contains("offline "), "a bar was shown: {said:?}");
+    // Each bar wipes the line; what is left of a line when it ends is no bar.
+    for line in said.split_inclusive('\n').filter(|line| line.ends_with('\n')) {
+        let shown = line.rsplit("\u{1b}[2K").next().unwrap();
+        assert!(!shown.contains(" left  "), "{line:?}");
+    }
+    assert_eq!(said.matches(".png\r\n").count(), 3, "{said:?}");
 }
 
 #[test]

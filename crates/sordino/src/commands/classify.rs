@@ -121,9 +121,11 @@ fn classify_all(
         let answers = classify_batch(client, file.as_deref_mut(), batch, &mut totals.online);
         totals.wall = start.elapsed();
         let mut described = batch.iter().zip(answers?);
-        progress
-            .pause(|| described.try_for_each(|((path, _), answer)| printer.print(path, &answer, client)))?;
-        printer.flush()?;
+        // Flushed before the bar comes back: its line has no end.
+        progress.pause(|| {
+            described.try_for_each(|((path, _), answer)| printer.print(path, &answer, client))?;
+            printer.flush()
+        })?;
     }
     progress.finish();
     Ok(())

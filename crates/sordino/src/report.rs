@@ -1,9 +1,11 @@
 //! Tables, bars and numbers for the terminal.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use console::measure_text_width;
 pub(crate) use network::text::{counted, grouped};
+use serde::Serializer;
 
 /// A text table: the first column to the left, numbers to the right, an optional bar at the end.
 pub(crate) struct Table {
@@ -94,6 +96,11 @@ pub(crate) fn short(number: u64) -> String {
 /// `11.8%`.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "-".to_owned() } else { format!("{:.1}%", 100.0 * part as f64 / whole as f64) }
+}
+
+/// A path as JSON has it. A file's name may be no text at all: what is none becomes U+FFFD, and the document is whole.
+pub(crate) fn path_as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
 }
 
 #[cfg(test)]

@@ -4,9 +4,12 @@
 
 mod support;
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::process::Command;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use serde_json::Value;
@@ -107,6 +110,34 @@ fn on_a_terminal_answers_have_lines_of_their_own() {
         assert!(!shown.contains(" left  "), "{line:?}");
     }
     assert_eq!(said.matches(".png\r\n").count(), 3, "{said:?}");
+}
+
+#[test]
+fn files_whose_names_are_no_text_are_answered_in_whole_documents() {
+    let folder = Folder::new("names");
+    let server = Server::start(&folder, &[]);
+    let name = OsStr::from_bytes(b"n\xffme");
+    let (image, prepared) = (folder.0.join(name).with_extension("png"), folder.0.join(name));
+    std::fs::copy(folder.path("images/0.png"), &image).unwrap();
+    let said = |command: &mut Command| {
+        let output = command.arg("--json").output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()
+    };
+    let known = ["--fingerprint", server.fingerprint.as_str()];
+    let key = folder.path("key");
+    let report = said(server.client("classify").arg(&image).args(known));
+    assert!(report["images"][0]["file"].as_str().unwrap().ends_with("n\u{fffd}me.png"), "{report}");
+    let output = server.classify(&image, &[known[0], known[1], "--json-lines"]);
+    assert!(serde_json::from_slice::<Value>(&output.stdout).is_ok(), "{}", text(&output.stderr));
+    let report =
+        said(server.client("prepare").args(known).arg("-o").arg(&prepared).arg("--key-file").arg(&key));
+    assert!(report["file"].as_str().unwrap().ends_with("n\u{fffd}me"), "{report}");
+    for verb in [&["list"][..], &["discard", "--local-only"]] {
+        let report =
+            said(sordino().arg("prepared").args(verb).arg(&prepared).arg("--key-file").arg(&key));
+        assert!(report[0]["file"].as_str().unwrap().ends_with("n\u{fffd}me"), "{report}");
+    }
 }
 
 #[test]

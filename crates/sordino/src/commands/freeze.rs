@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::model::{Calibration, ModelArguments, Origin, is_model_file};
 use super::{Answer, write_json};
-use crate::report::{Table, counted, short};
+use crate::report::{Table, counted, path_as_text, short};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -38,6 +38,7 @@ pub(super) struct Arguments {
 #[derive(Serialize)]
 struct Report {
     network: String,
+    #[serde(serialize_with = "path_as_text")]
     file: PathBuf,
     bytes: u64,
     /// BLAKE3 of the model, which names it.

@@ -26,7 +26,7 @@ pub(super) use imported::{baseline_relus, is_onnx_file};
 use super::load::NetworkArguments;
 use super::reduce::ReductionArguments;
 use crate::image_files;
-use crate::report::counted;
+use crate::report::{counted, path_as_text};
 
 /// Random images that fix the scales where no others are given.
 const CALIBRATION_IMAGES: u64 = 8;
@@ -317,11 +317,24 @@ pub(super) enum Origin {
     /// A model that was frozen before.
     Model,
     /// A safetensors file.
-    File { path: PathBuf, is_calibrated: bool },
+    File {
+        #[serde(serialize_with = "path_as_text")]
+        path: PathBuf,
+        is_calibrated: bool,
+    },
     /// An ONNX file.
-    Onnx { path: PathBuf, is_calibrated: bool },
+    Onnx {
+        #[serde(serialize_with = "path_as_text")]
+        path: PathBuf,
+        is_calibrated: bool,
+    },
     /// A run of training.
-    Checkpoint { path: PathBuf, epoch: u32, digest: String },
+    Checkpoint {
+        #[serde(serialize_with = "path_as_text")]
+        path: PathBuf,
+        epoch: u32,
+        digest: String,
+    },
     /// Nowhere: good for measuring, but not for classifying.
     Random { seed: u64 },
 }
@@ -351,7 +364,10 @@ pub(super) enum Calibration {
     /// Random images, the same each time.
     Random,
     /// Image files.
-    Folder { path: PathBuf },
+    Folder {
+        #[serde(serialize_with = "path_as_text")]
+        path: PathBuf,
+    },
     /// Images that the network learned from.
     Training { data: String },
 }

@@ -15,6 +15,7 @@ use super::link::Link;
 use super::progress::OfflineProgress;
 use super::reach::ServerArguments;
 use super::{Answer, write_json};
+use crate::report::path_as_text;
 use client::prepared_file::{Description, MAX_SLOTS, PreparedFile};
 use client::{PrivateClient, seconds_now};
 use sealed::keyring;
@@ -84,6 +85,7 @@ impl KeyArguments {
 
 #[derive(Serialize)]
 struct Report {
+    #[serde(serialize_with = "path_as_text")]
     file: PathBuf,
     model: String,
     prepared: u32,

@@ -13,7 +13,7 @@ use service::process_memory;
 use super::prepare::{KeyArguments, hours};
 use super::reach::ReachArguments;
 use super::{Answer, write_json};
-use crate::report::Table;
+use crate::report::{Table, path_as_text};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -77,6 +77,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
 /// One file, as `--json` lists it.
 #[derive(Serialize)]
 struct Listed {
+    #[serde(serialize_with = "path_as_text")]
     file: PathBuf,
     server: String,
     model: String,
@@ -148,6 +149,7 @@ fn list(arguments: &ListArguments, out: &mut dyn Write) -> anyhow::Result<Answer
 /// One file that is gone, as `--json` says it.
 #[derive(Serialize)]
 struct Discarded {
+    #[serde(serialize_with = "path_as_text")]
     file: PathBuf,
     /// Inferences that were in it.
     here: usize,

@@ -15,6 +15,7 @@ use client::{Cost, PrivateClient};
 use super::Arguments;
 use crate::commands::rates::KnownRates;
 use crate::commands::write_json;
+use crate::report::path_as_text;
 
 /// What all images together took so far.
 pub(super) struct Totals {
@@ -36,6 +37,7 @@ impl Totals {
 /// An image that cannot be used, and why.
 #[derive(Serialize)]
 pub(super) struct Skipped {
+    #[serde(serialize_with = "path_as_text")]
     pub(super) file: PathBuf,
     pub(super) error: String,
 }
@@ -173,6 +175,7 @@ struct Report {
 
 #[derive(Serialize)]
 struct ImageReport {
+    #[serde(serialize_with = "path_as_text")]
     file: PathBuf,
     best: Vec<Guess>,
 }

@@ -17,6 +17,7 @@ use network::reference;
 use serde::Serialize;
 
 use crate::commands::Answer;
+use crate::report::path_as_text;
 
 /// More logits than anybody compares.
 const MAX_FILE_BYTES: u64 = 1 << 28;
@@ -98,6 +99,7 @@ impl Expected {
 #[derive(Serialize)]
 pub(super) struct ExpectReport {
     network: String,
+    #[serde(serialize_with = "path_as_text")]
     file: PathBuf,
     images: usize,
     /// Images whose class is the expected one.

@@ -20,7 +20,7 @@ pub(super) struct Report {
     weights: Origin,
     images: u64,
     /// Where they come from, if they are not random.
-    folder: Option<PathBuf>,
+    folder: Option<String>,
     /// Whether every private answer equals the reference with the protocol's rounding, bit for bit.
     matches_reference: bool,
     /// The images where it does not.
@@ -89,7 +89,7 @@ impl Report {
             network: model.outline().name.clone(),
             weights,
             images: comparisons.len() as u64,
-            folder,
+            folder: folder.map(|folder| folder.to_string_lossy().into_owned()),
             matches_reference: mismatches.is_empty(),
             mismatches,
             class_agreements: comparisons.iter().filter(|comparison| comparison.class_agrees()).count()
@@ -116,7 +116,7 @@ impl Report {
     pub(super) fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let images = self.images;
         let origin = match &self.folder {
-            Some(folder) => format!("images of {}", folder.display()),
+            Some(folder) => format!("images of {folder}"),
             None => "random images".to_owned(),
         };
         writeln!(out, "{}, private against plain on {images} {origin}", self.network)?;

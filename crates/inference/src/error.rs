@@ -188,7 +188,14 @@ impl InferenceError {
             Self::TimedOut => refusal(RefusalCode::TimedOut, "you took too long; connect again".to_owned()),
             Self::Frame(FrameError::Version { .. }) => refusal(RefusalCode::Version, self.to_string()),
             Self::Difference { .. } => refusal(RefusalCode::Difference, self.to_string()),
-            Self::Reveal { .. } => refusal(RefusalCode::Reveal, self.to_string()),
+            Self::Reveal { .. } | Self::Relus { .. } => refusal(RefusalCode::Reveal, self.to_string()),
+            // What the client expects, and how much it gives, is its own business.
+            Self::OtherModel { .. } => {
+                refusal(RefusalCode::Difference, "this client expects another model under that name".to_owned())
+            }
+            Self::TooLarge { .. } => {
+                refusal(RefusalCode::Limit, "the model needs more memory than this client gives".to_owned())
+            }
             Self::Frame(_) | Self::Hello(_) | Self::Request(_) => {
                 refusal(RefusalCode::Malformed, self.to_string())
             }

@@ -200,6 +200,33 @@ fn nobody_is_trusted_silently_and_mistakes_are_sentences() {
 }
 
 #[test]
+fn who_wants_other_relus_or_another_model_is_told_so_on_both_sides() {
+    let folder = Folder::new("relus");
+    let image = folder.path("images/0.png");
+    for (served, asked, why) in [
+        ("exact", "fast", "the server rounds ReLUs to nearest, this client expects by shares"),
+        ("fast", "exact", "the server rounds ReLUs by shares, this client expects to nearest"),
+    ] {
+        let server = Server::start(&folder, &["--relu", served]);
+        let known = ["--fingerprint", server.fingerprint.as_str()];
+        let refused = |flags: &[&str]| {
+            let output = server.classify(&image, &[&known[..], flags].concat());
+            assert_eq!(output.status.code(), Some(2));
+            text(&output.stderr)
+        };
+        let words = refused(&["--relu", asked]);
+        assert!(words.contains(why) && words.contains("ask without --relu"), "{words}");
+        refused(&["--expect-weights", &"0".repeat(64)]);
+        refused(&["--max-memory", "10K"]);
+        let (_, log) = server.stop();
+        for reason in [why, "expects another model", "needs more memory than this client gives"] {
+            assert!(log.contains(reason), "{reason}: {log}");
+        }
+        assert!(!log.contains("this side failed"), "{log}");
+    }
+}
+
+#[test]
 fn the_packaged_configuration_is_one() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/serve.toml");
     let settings = sordino::service::Settings::load(&path).unwrap();

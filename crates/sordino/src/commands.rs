@@ -12,6 +12,7 @@ mod doctor;
 mod evaluate;
 mod freeze;
 mod inspect;
+mod interrupt;
 mod link;
 mod load;
 mod man;

@@ -260,6 +260,74 @@ fn answers_are_printed_as_they_come_and_stay_when_the_server_dies() {
 }
 
 #[test]
+fn a_client_that_is_interrupted_says_what_is_known() {
+    let folder = Folder::new("interrupted");
+    let many = images(&folder, 1600);
+    let generous = ["--prepared-per-client", "100000", "--preparations-per-hour", "0"];
+    let server = Server::start(&folder, &generous);
+    let (key, file) = (folder.path("key"), folder.path("tonight.prepared"));
+    let interrupted = |command: &mut Command, sign: &str, by: Signal| {
+        command.args(["--fingerprint", &server.fingerprint]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut client = Ended(command.spawn().unwrap());
+        let mut notes = BufReader::new(client.0.stderr.take().unwrap());
+        let mut words = String::new();
+        while !words.contains(sign) {
+            assert_ne!(notes.read_line(&mut words).unwrap(), 0, "{words}");
+        }
+        thread::sleep(Duration::from_millis(1000));
+        signal(&client.0, by);
+        let mut said = String::new();
+        client.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        notes.read_to_string(&mut words).unwrap();
+        (client.0.wait().unwrap().code(), said, words)
+    };
+    for number in [Signal::INT, Signal::TERM] {
+        let mut command = server.client("classify");
+        let (code, said, words) = interrupted(command.arg(&many).arg("--json"), "1600 images", number);
+        assert_eq!(code, Some(2), "{words}");
+        let report: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(report["failure"], "stopped by Ctrl-C or SIGTERM");
+        let known = report["images"].as_array().unwrap().len();
+        assert!((1..1600).contains(&known) && words.contains(&format!("{known} of 1600")), "{words}");
+    }
+    let mut command = server.client("prepare");
+    command.args(["-n", "4000", "--key-file"]).arg(&key).arg("-o").arg(&file);
+    let (code, _, words) = interrupted(&mut command, "of disk here", Signal::INT);
+    assert_eq!(code, Some(2), "{words}");
+    assert!(words.contains("of 4000 inferences are in") && words.contains("can be used"), "{words}");
+    let mut command = server.client("classify");
+    command.arg(folder.path("images/0.png")).args(["--fingerprint", &server.fingerprint, "--key-file"]);
+    let output = command.arg(&key).arg("--prepared").arg(&file).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let (_, log) = server.stop();
+    assert!(!log.contains("the session broke"), "{log}");
+}
+
+#[test]
+fn a_second_interrupt_ends_a_client_at_once() {
+    let folder = Folder::new("twice");
+    let server = Server::start(&folder, &[]);
+    let mut command = server.client("classify");
+    command.arg(images(&folder, 1600)).args(["--fingerprint", &server.fingerprint]);
+    let mut client = Ended(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut notes = BufReader::new(client.0.stderr.take().unwrap());
+    let mut words = String::new();
+    while !words.contains("1600 images") {
+        assert_ne!(notes.read_line(&mut words).unwrap(), 0, "{words}");
+    }
+    thread::sleep(Duration::from_millis(500));
+    // So that nothing under way comes to its end.
+    signal(&server.child, Signal::STOP);
+    thread::sleep(Duration::from_millis(200));
+    signal(&client.0, Signal::INT);
+    while !words.contains("once more stops at once") {
+        assert_ne!(notes.read_line(&mut words).unwrap(), 0, "{words}");
+    }
+    signal(&client.0, Signal::TERM);
+    assert_eq!(client.0.wait().unwrap().code(), Some(128 + Signal::TERM.as_raw()));
+}
+
+#[test]
 fn bad_images_are_named_or_skipped_and_counted() {
     let folder = Folder::new("skip-bad");
     std::fs::write(folder.path("images/bad.png"), "no image").unwrap();

@@ -16,6 +16,7 @@ use network::image::Image;
 use network::text::with_causes;
 
 use super::Answer;
+use super::interrupt::Interrupt;
 use super::link::Link;
 use super::prepare::KeyArguments;
 use super::progress::OfflineProgress;
@@ -70,16 +71,16 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     expect_enough(file.as_ref(), images.len())?;
     let (cost, is_link_known) = price(arguments, &mut client, images.len() as u64)?;
     announce(&client, &cost, images.len(), is_link_known);
-    client.on_waiting(|ahead| note(&format!("waiting: {ahead} in line")));
     let mut printer = Printer::new(out, arguments, skipped)?;
     let mut totals = Totals::new(cost, is_link_known, images.len() as u64);
     let outcome = classify_all(arguments, &mut client, file.as_mut(), &images, &mut printer, &mut totals);
     let done = printer.answered();
     // Whatever ended it, what is known by now is said.
     let said = printer.finish(&mut client, &totals, outcome.as_ref().err());
+    let ended = client.finish();
     outcome.with_context(|| format!("{done} of {} images were classified", images.len()))?;
     let has_skipped = said?;
-    client.finish()?;
+    ended?;
     Ok(if has_skipped { Answer::No } else { Answer::Yes })
 }
 
@@ -116,8 +117,12 @@ fn classify_all(
     let batch = batch_size(&totals.cost, arguments.server.max_memory.0);
     let progress = OfflineProgress::start_with_lines(client.session_mut().plan(), images.len());
     client.session_mut().watch(progress.watcher());
+    let speaker = progress.speaker();
+    client.on_waiting(move |ahead| speaker(&format!("waiting: {ahead} in line")));
+    let interrupt = Interrupt::listen(progress.speaker())?;
     let start = Instant::now();
     for batch in images.chunks(batch) {
+        interrupt.check()?;
         let answers = classify_batch(client, file.as_deref_mut(), batch, &mut totals.online);
         totals.wall = start.elapsed();
         let mut described = batch.iter().zip(answers?);

@@ -11,6 +11,7 @@ use inference::plan::Plan;
 use inference::requests::Room;
 use serde::Serialize;
 
+use super::interrupt::Interrupt;
 use super::link::Link;
 use super::progress::OfflineProgress;
 use super::reach::ServerArguments;
@@ -104,11 +105,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let mut file = PreparedFile::create(&arguments.output, key, description, &plan, arguments.count)?;
     let progress = OfflineProgress::start_with_lines(&plan, arguments.count as usize);
     client.session_mut().watch(progress.watcher());
+    let interrupt = Interrupt::listen(progress.speaker())?;
     let start = Instant::now();
     for number in 0..arguments.count {
-        if let Err(error) = client.prepare_into(&mut file) {
+        let prepared = interrupt.check().and_then(|()| Ok(client.prepare_into(&mut file)?));
+        if let Err(error) = prepared {
             progress.finish();
-            return Err(left_behind(arguments, file, number, error.into()));
+            // A session that broke has no end to tell.
+            let _ = client.finish();
+            return Err(left_behind(arguments, file, number, error));
         }
     }
     progress.finish();

@@ -56,6 +56,13 @@ impl OfflineProgress {
         })
     }
 
+    /// What writes a line to stderr, from any thread, without mixing it with the bar.
+    pub(super) fn speaker(&self) -> impl Fn(&str) + Send + 'static {
+        let bar = self.bar.clone();
+        // Nothing can be done when stderr is closed.
+        move |text| drop(bar.suspend(|| writeln!(std::io::stderr(), "{text}")))
+    }
+
     /// Takes the bar away while something else is written.
     pub(super) fn pause<R>(&self, write: impl FnOnce() -> R) -> R {
         self.bar.suspend(write)

@@ -43,6 +43,17 @@ pub enum PreparedFileError {
         /// The file.
         path: PathBuf,
     },
+    /// Another process has it.
+    #[error(
+        "another process uses {}, and did not end within {seconds} seconds; try again when it has, or wait longer (--timeout)",
+        path.display()
+    )]
+    InUse {
+        /// The file.
+        path: PathBuf,
+        /// How long it was waited for.
+        seconds: u64,
+    },
     /// Nothing left.
     #[error("no usable inference is left in {} ({expired} expired); prepare new ones", path.display())]
     Empty {

@@ -18,7 +18,7 @@ use network::text::with_causes;
 use super::Answer;
 use super::interrupt::Interrupt;
 use super::link::Link;
-use super::prepare::KeyArguments;
+use super::prepare::{self, KeyArguments};
 use super::progress::OfflineProgress;
 use super::rates::KnownRates;
 use super::reach::ServerArguments;
@@ -64,7 +64,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     process_memory::protect();
     let paths = image_paths(&arguments.images)?;
-    let open = |path: &PathBuf| anyhow::Ok(PreparedFile::open(path, arguments.key.key()?)?);
+    let open = |path: &PathBuf| prepare::open(path, &arguments.key, arguments.server.patience());
     let mut file = arguments.prepared.as_ref().map(open).transpose()?;
     let mut client = arguments.server.connect_for(file.as_ref())?;
     let (images, skipped) = load(&paths, &client, arguments.skip_bad)?;

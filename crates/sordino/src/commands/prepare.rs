@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
@@ -82,6 +82,15 @@ impl KeyArguments {
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         Ok(read_or_make_key(&folder.join("prepared.key"))?)
     }
+}
+
+/// Opens a file of prepared inferences; says so where another process has to end first.
+pub(super) fn open(path: &Path, key: &KeyArguments, patience: Duration) -> anyhow::Result<PreparedFile> {
+    let waiting = || {
+        // Nothing can be done when stderr is closed.
+        let _ = writeln!(std::io::stderr(), "waiting: another process uses {}", path.display());
+    };
+    Ok(PreparedFile::open_within(path, key.key()?, patience, waiting)?)
 }
 
 #[derive(Serialize)]

@@ -10,7 +10,7 @@ use client::seconds_now;
 use serde::Serialize;
 use service::process_memory;
 
-use super::prepare::{KeyArguments, hours};
+use super::prepare::{self, KeyArguments, hours};
 use super::reach::ReachArguments;
 use super::{Answer, write_json};
 use crate::report::{Table, path_as_text};
@@ -161,7 +161,7 @@ struct Discarded {
 fn discard(arguments: &DiscardArguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     let mut discarded = Vec::new();
     for path in &arguments.files {
-        let file = PreparedFile::open(path, arguments.key.key()?)?;
+        let file = prepare::open(path, &arguments.key, arguments.reach.patience())?;
         let here = file.entries()?.len();
         // The server first: without the file nobody could tell it any more.
         let at_server = if arguments.local_only { None } else { Some(tell_server(arguments, &file, path)?) };

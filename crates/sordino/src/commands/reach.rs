@@ -80,6 +80,11 @@ pub(super) struct ReachArguments {
 }
 
 impl ServerArguments {
+    /// How long who is silent is waited for.
+    pub(super) fn patience(&self) -> Duration {
+        self.reach.patience()
+    }
+
     /// Connects, or says how to.
     pub(super) fn connect(&self) -> anyhow::Result<PrivateClient> {
         self.connect_for(None)
@@ -122,6 +127,11 @@ impl ServerArguments {
 }
 
 impl ReachArguments {
+    /// How long who is silent is waited for.
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_secs(self.timeout.max(1))
+    }
+
     /// Connects for questions and answers alone, to whichever model has this name.
     pub(super) fn connect_to_talk(&self, server: &str, model: &str) -> anyhow::Result<PrivateClient> {
         let model = self.model(Some(model))?;
@@ -138,7 +148,7 @@ impl ReachArguments {
             }
             _ => None,
         };
-        let silence = Duration::from_secs(self.timeout.max(1));
+        let silence = self.patience();
         Ok(ConnectOptions { certificate, silence, ..ConnectOptions::new(self.trust(server)?) })
     }
 

@@ -401,6 +401,17 @@ fn preparing_asks_first_and_what_is_discarded_frees_the_quota() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!((&list(&there)[0]["left"], &list(&there)[0]["at_server"]), (&1.into(), &1.into()));
 
+    // A key is made to prepare alone.
+    let other = folder.path("other.key");
+    for verb in ["list", "discard"] {
+        let mut command = sordino();
+        let output = command.args(["prepared", verb, path, "--key-file"]).arg(&other).output().unwrap();
+        let words = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        assert!(words.contains("there is no key at") && words.contains("`sordino prepare` made"), "{words}");
+        assert!(!other.exists());
+    }
+
     // A copy is as good as the file to be rid of it.
     let copy = folder.path("copy");
     std::fs::rename(&file, &copy).unwrap();

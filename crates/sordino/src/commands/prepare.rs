@@ -20,7 +20,7 @@ use crate::report::path_as_text;
 use client::prepared_file::{Description, MAX_SLOTS, PreparedFile};
 use client::{PrivateClient, seconds_now};
 use sealed::keyring;
-use sealed::secret_file::{KEY_BYTES, read_or_make_key};
+use sealed::secret_file::{KEY_BYTES, read_key, read_or_make_key};
 use service::{ByteSize, identity, process_memory};
 
 #[derive(Debug, Args)]
@@ -43,7 +43,7 @@ pub(super) struct Arguments {
 /// What opens a file of prepared inferences.
 #[derive(Debug, Args)]
 pub(super) struct KeyArguments {
-    /// The key that seals prepared inferences, made if there is none [default: prepared.key in Sordino's folder].
+    /// The key that seals prepared inferences; `prepare` makes it if there is none [default: prepared.key in Sordino's folder].
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
     /// The same key from elsewhere: keyring:NAME is the kernel's keyring of this user, file:PATH a file.
@@ -71,16 +71,44 @@ impl std::str::FromStr for KeySource {
 }
 
 impl KeyArguments {
+    /// The key that sealed what exists.
     pub(super) fn key(&self) -> anyhow::Result<Secret<[u8; KEY_BYTES]>> {
-        match (&self.key, &self.key_file) {
-            (Some(KeySource::Keyring(name)), _) => return Ok(keyring::read_or_make_key(name)?),
-            (Some(KeySource::File(path)), _) | (None, Some(path)) => return Ok(read_or_make_key(path)?),
-            (None, None) => {}
+        let path = match &self.key {
+            Some(KeySource::Keyring(name)) => return Ok(keyring::read_or_make_key(name)?),
+            _ => self.path()?,
+        };
+        match path.try_exists() {
+            Ok(false) => bail!(
+                "there is no key at {}; expected the one that `sordino prepare` made: name it with --key-file",
+                path.display()
+            ),
+            _ => Ok(read_key(&path)?),
         }
-        let folder = identity::default_state_folder()
-            .context("there is no folder for a key; name a file with --key-file")?;
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        Ok(read_or_make_key(&folder.join("prepared.key"))?)
+    }
+
+    /// The same, made where there is none.
+    fn key_or_new(&self) -> anyhow::Result<Secret<[u8; KEY_BYTES]>> {
+        if let Some(KeySource::Keyring(name)) = &self.key {
+            return Ok(keyring::read_or_make_key(name)?);
+        }
+        let path = self.path()?;
+        if self.key.is_none() && self.key_file.is_none() {
+            let folder = path.parent().unwrap_or(&path);
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        Ok(read_or_make_key(&path)?)
+    }
+
+    /// The file that was named, or the usual one.
+    fn path(&self) -> anyhow::Result<PathBuf> {
+        match (&self.key, &self.key_file) {
+            (Some(KeySource::File(path)), _) | (_, Some(path)) => Ok(path.clone()),
+            _ => {
+                let folder = identity::default_state_folder();
+                let folder = folder.context("there is no folder for a key; name a file with --key-file")?;
+                Ok(folder.join("prepared.key"))
+            }
+        }
     }
 }
 
@@ -106,7 +134,7 @@ struct Report {
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     process_memory::protect();
-    let key = arguments.key.key()?;
+    let key = arguments.key.key_or_new()?;
     let mut client = arguments.server.connect()?;
     let description = client.describe_file(&arguments.server.server)?;
     let plan = std::sync::Arc::clone(client.session_mut().plan());

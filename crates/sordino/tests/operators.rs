@@ -401,6 +401,19 @@ fn preparing_asks_first_and_what_is_discarded_frees_the_quota() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!((&list(&there)[0]["left"], &list(&there)[0]["at_server"]), (&1.into(), &1.into()));
 
+    // One that cannot be read hides no other.
+    write(&folder.path("broken.prepared"), &text(&std::fs::read(&file).unwrap()[..8]).repeat(20));
+    let mut command = sordino();
+    command.args(["prepared", "list", folder.0.to_str().unwrap()]).args(&key);
+    let output = command.output().unwrap();
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("tonight.prepared") && said.contains("format version"), "{said}");
+    let listed: Value = serde_json::from_slice(&command.arg("--json").output().unwrap().stdout).unwrap();
+    assert!(listed[0]["error"].as_str().unwrap().contains("format version"), "{listed}");
+    assert_eq!((&listed[0]["left"], &listed[1]["left"]), (&Value::Null, &1.into()));
+    std::fs::remove_file(folder.path("broken.prepared")).unwrap();
+
     // A key is made to prepare alone.
     let other = folder.path("other.key");
     for verb in ["list", "discard"] {

@@ -98,6 +98,14 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "-".to_owned() } else { format!("{:.1}%", 100.0 * part as f64 / whole as f64) }
 }
 
+/// How sure a network is of each class: the softmax of its logits, which count in units.
+pub(crate) fn softmax(logits: &[i64], unit: f64) -> Vec<f64> {
+    let best = logits.iter().copied().max().unwrap_or(0);
+    let powers: Vec<f64> = logits.iter().map(|logit| ((logit - best) as f64 * unit).exp()).collect();
+    let sum: f64 = powers.iter().sum();
+    powers.into_iter().map(|power| power / sum).collect()
+}
+
 /// A path as JSON has it. A file's name may be no text at all: what is none becomes U+FFFD, and the document is whole.
 pub(crate) fn path_as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())
@@ -113,6 +121,18 @@ mod tests {
         assert_eq!(short(555_422_720), "555.4M");
         assert_eq!(percent(1, 8), "12.5%");
         assert_eq!(percent(0, 0), "-");
+    }
+
+    #[test]
+    fn probabilities_are_a_softmax() {
+        let expected = 1.0 / (1.0 + (-1.0_f64).exp());
+        for (logits, unit, first) in [(&[0, 0, 0, 0][..], 0.5, 0.25), (&[4, 2], 0.5, expected)] {
+            let probabilities = softmax(logits, unit);
+            assert!((probabilities[0] - first).abs() < 1e-12);
+            assert!((probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        }
+        assert!(softmax(&[i64::from(i32::MAX), 0], 1.0)[0] > 0.999);
+        assert!(softmax(&[], 1.0).is_empty());
     }
 
     #[test]

@@ -53,7 +53,14 @@ fn a_folder_of_images_is_classified_and_the_server_ends_cleanly() {
         assert_eq!(best.len(), 5);
         assert!(best[0]["name"].as_str().unwrap().starts_with("kind "));
         assert!(best[0]["logit"].as_f64().unwrap() >= best[4]["logit"].as_f64().unwrap());
+        let probabilities: Vec<_> = best.iter().map(|guess| guess["probability"].as_f64().unwrap()).collect();
+        assert!(probabilities.is_sorted_by(|more, less| more >= less), "{probabilities:?}");
+        assert!(probabilities[0] >= 0.1 && probabilities.iter().sum::<f64>() < 1.0, "{probabilities:?}");
     }
+    let output = server.classify(&folder.path("images"), &["--fingerprint", &server.fingerprint]);
+    let answers = text(&output.stdout);
+    assert!(answers.starts_with("  probability     logit  class\n"), "{answers}");
+    assert_eq!(answers.matches("%  ").count(), 3 * 5, "{answers}");
     // The commitment stays the same, so that a client can insist on it; another is refused.
     let weights = report["weight_commitment"].as_str().unwrap();
     let first = folder.path("images/0.png");

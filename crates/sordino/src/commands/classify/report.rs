@@ -15,7 +15,7 @@ use client::{Cost, PrivateClient};
 use super::Arguments;
 use crate::commands::rates::KnownRates;
 use crate::commands::write_json;
-use crate::report::path_as_text;
+use crate::report::{path_as_text, softmax};
 
 /// What all images together took so far.
 pub(super) struct Totals {
@@ -52,6 +52,9 @@ pub(super) struct Printer<'a> {
     images: Vec<ImageReport>,
     skipped: Vec<Skipped>,
 }
+
+/// Above the first answer in text, as wide as its columns.
+const HEADING: &str = "  probability     logit  class";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
@@ -91,6 +94,9 @@ impl<'a> Printer<'a> {
         answer: &Answer,
         client: &PrivateClient,
     ) -> anyhow::Result<()> {
+        if self.form == Form::Text && self.answered == 0 && client.reveal() == Reveal::Logits {
+            writeln!(self.out, "{HEADING}")?;
+        }
         self.answered += 1;
         let image = ImageReport::new(path, answer, client.outline(), self.top);
         match self.form {
@@ -188,15 +194,21 @@ struct Guess {
     /// The logit; none where the server reveals the class alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     logit: Option<f64>,
+    /// Its part in the softmax of all logits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probability: Option<f64>,
 }
 
 impl ImageReport {
     fn new(path: &Path, answer: &Answer, outline: &ModelOutline, top: usize) -> Self {
         let name = |class| outline.class_name(class).map(str::to_owned);
         let best = match answer {
-            Answer::Class(class) => vec![Guess { class: *class, name: name(*class), logit: None }],
+            Answer::Class(class) => {
+                vec![Guess { class: *class, name: name(*class), logit: None, probability: None }]
+            }
             Answer::Logits(logits) => {
                 let unit = (-(outline.logit_fraction() as f64)).exp2();
+                let probabilities = softmax(logits, unit);
                 let mut order: Vec<_> = logits.iter().enumerate().collect();
                 // Of equals the lowest number comes first, as the sort is stable.
                 order.sort_by_key(|(_, logit)| std::cmp::Reverse(**logit));
@@ -204,6 +216,7 @@ impl ImageReport {
                     class,
                     name: name(class),
                     logit: Some(*logit as f64 * unit),
+                    probability: Some(probabilities[class]),
                 };
                 order.into_iter().take(top.max(1)).map(guess).collect()
             }
@@ -215,9 +228,11 @@ impl ImageReport {
         writeln!(out, "{}", self.file.display())?;
         for guess in &self.best {
             let name = guess.name.clone().unwrap_or_else(|| format!("class {}", guess.class));
-            match guess.logit {
-                Some(logit) => writeln!(out, "  {logit:8.2}  {name}")?,
-                None => writeln!(out, "  {name}")?,
+            match (guess.probability, guess.logit) {
+                (Some(probability), Some(logit)) => {
+                    writeln!(out, "  {:>10.1}%  {logit:8.2}  {name}", 100.0 * probability)?;
+                }
+                _ => writeln!(out, "  {name}")?,
             }
         }
         Ok(())

@@ -233,7 +233,7 @@ fn answers_are_printed_as_they_come_and_stay_when_the_server_dies() {
         } else {
             let mut line = String::new();
             let mut notes = BufReader::new(client.stderr.as_mut().unwrap());
-            while !line.contains("predicted:") {
+            while !line.contains("1600 images") {
                 line.clear();
                 notes.read_line(&mut line).unwrap();
             }

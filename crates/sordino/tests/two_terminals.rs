@@ -44,7 +44,7 @@ fn a_folder_of_images_is_classified_and_the_server_ends_cleanly() {
     let output = server.classify(&folder.path("images"), &["--fingerprint", &server.fingerprint, "--json"]);
     let notes = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{notes}");
-    assert!(notes.contains("3 images") && notes.contains("predicted:"), "{notes}");
+    assert!(notes.contains("tiny: 3 images: ") && notes.contains(" s and the link\n"), "{notes}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let images = report["images"].as_array().unwrap();
     assert_eq!(images.len(), 3);

@@ -23,6 +23,7 @@ use super::progress::OfflineProgress;
 use super::rates::KnownRates;
 use super::reach::ServerArguments;
 use crate::image_files::{ImageFileError, image_paths, load_image};
+use crate::report::counted;
 use client::prepared_file::PreparedFile;
 use client::{ClientError, Cost, PrivateClient, seconds_now};
 use report::{Printer, Skipped, Totals};
@@ -32,6 +33,8 @@ use service::{ByteSize, process_memory};
 const BATCH: usize = 16;
 /// Measuring the link takes ten round trips and two megabytes: it must be little beside what is sent.
 const WORTH_MEASURING: u64 = 32_000_000;
+/// From here on a predicted time says whose it is.
+const LONG: Duration = Duration::from_secs(10);
 /// How many unusable images an error names.
 const NAMED: usize = 5;
 
@@ -207,29 +210,34 @@ fn batch_size(cost: &Cost, max_memory: u64) -> usize {
 /// Says what it will cost; asks nothing.
 fn announce(client: &PrivateClient, cost: &Cost, images: usize, is_link_known: bool) {
     let all = cost.for_images(images as u64);
-    let bytes = |traffic: &Traffic| ByteSize(traffic.bytes_up + traffic.bytes_down);
-    note(&format!(
-        "{}: {images} image{}, {} before and {} after they are needed, {} of memory for each",
-        client.model(),
-        if images == 1 { "" } else { "s" },
-        bytes(&all.offline),
-        bytes(&all.online),
-        ByteSize(cost.memory),
-    ));
-    let KnownRates { processor, rates } = KnownRates::load();
-    let [offline, online] =
-        [all.offline_time(&rates), all.online_time(&rates)].map(|time| time.as_secs_f64());
-    let link = &cost.link;
-    let on = match is_link_known {
-        true => format!(
-            "on a link of {:.0} Mb/s down, {:.0} Mb/s up, {:.1} ms round trip",
-            link.down * 8e-6,
-            link.up * 8e-6,
-            link.round_trip.as_secs_f64() * 1e3,
-        ),
-        false => "and what the link takes (--link 100mbps,20ms says it)".to_owned(),
+    let bytes = |traffic: &Traffic| traffic.bytes_up + traffic.bytes_down;
+    let offline = match bytes(&all.offline) {
+        0 => String::new(),
+        bytes => format!("{} offline, ", ByteSize(bytes)),
     };
-    note(&format!("predicted: {offline:.2} s + {online:.2} s {on}; computing as on {processor}"));
+    let KnownRates { processor, rates } = KnownRates::load();
+    let time = all.offline_time(&rates) + all.online_time(&rates);
+    let link = match is_link_known {
+        true => format!(
+            " on a link of {:.0} Mb/s down, {:.0} Mb/s up, {:.1} ms round trip",
+            cost.link.down * 8e-6,
+            cost.link.up * 8e-6,
+            cost.link.round_trip.as_secs_f64() * 1e3,
+        ),
+        false => " and the link".to_owned(),
+    };
+    // Who waits for long asks what the figure is worth.
+    let rates = match time >= LONG {
+        true => format!("; computing as on {processor}"),
+        false => String::new(),
+    };
+    note(&format!(
+        "{}: {}: {offline}{} online, about {:.1} s{link}{rates}",
+        client.model(),
+        counted(images as u64, "image"),
+        ByteSize(bytes(&all.online)),
+        time.as_secs_f64(),
+    ));
 }
 
 /// Progress goes to stderr; nothing can be done when that is closed.

@@ -8,6 +8,7 @@ use sordino::client::ClientError;
 use sordino::commands::{Answer, CommandLine};
 use sordino::inference::InferenceError;
 use sordino::network::text::causes;
+use sordino::printable;
 
 fn main() -> ExitCode {
     let command_line = CommandLine::parse();
@@ -23,23 +24,11 @@ fn main() -> ExitCode {
             // Nothing can be done when even stderr is closed.
             for (number, message) in causes(error.as_ref()).iter().enumerate() {
                 let label = if number == 0 { "error" } else { "  because" };
-                let _ = writeln!(stderr, "{label}: {}", printable(message));
+                let _ = writeln!(stderr, "{label}: {}", printable(message.trim_end()));
             }
             ExitCode::from(2)
         }
     }
-}
-
-/// A message may quote a file; its control characters must not command the terminal.
-fn printable(message: &str) -> String {
-    message
-        .trim_end()
-        .chars()
-        .map(|character| {
-            let is_layout = character == '\n' || character == '\t';
-            if character.is_control() && !is_layout { char::REPLACEMENT_CHARACTER } else { character }
-        })
-        .collect()
 }
 
 /// Whether it was the other party, or the way to it, that failed, whatever became of our output.

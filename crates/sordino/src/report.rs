@@ -106,6 +106,20 @@ pub(crate) fn softmax(logits: &[i64], unit: f64) -> Vec<f64> {
     powers.into_iter().map(|power| power / sum).collect()
 }
 
+/// A text that may quote a file or its name: its control characters must not command the terminal.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|letter| if matches!(letter, '\n' | '\t') { letter } else { shown(letter) }).collect()
+}
+
+/// A path for people, on one line.
+pub(crate) fn path_text(path: &Path) -> String {
+    path.display().to_string().chars().map(shown).collect()
+}
+
+fn shown(letter: char) -> char {
+    if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter }
+}
+
 /// A path as JSON has it. A file's name may be no text at all: what is none becomes U+FFFD, and the document is whole.
 pub(crate) fn path_as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&path.to_string_lossy())
@@ -133,6 +147,12 @@ mod tests {
         }
         assert!(softmax(&[i64::from(i32::MAX), 0], 1.0)[0] > 0.999);
         assert!(softmax(&[], 1.0).is_empty());
+    }
+
+    #[test]
+    fn names_cannot_command_the_terminal() {
+        assert_eq!(printable("a\n\tb\u{1b}[2J\r"), "a\n\tb\u{fffd}[2J\u{fffd}");
+        assert_eq!(path_text(Path::new("a\nb\u{1b}[2J\u{9b}c")), "a\u{fffd}b\u{fffd}[2J\u{fffd}c");
     }
 
     #[test]

@@ -148,6 +148,29 @@ fn files_whose_names_are_no_text_are_answered_in_whole_documents() {
 }
 
 #[test]
+fn a_name_cannot_command_the_terminal() {
+    let folder = Folder::new("escapes");
+    let server = Server::start(&folder, &[]);
+    let known = ["--fingerprint", server.fingerprint.as_str(), "--skip-bad"];
+    std::fs::copy(folder.path("images/0.png"), folder.path("images/\u{1b}[2J\nok.png")).unwrap();
+    std::fs::write(folder.path("images/\u{1b}[2Jbad.png"), "no image").unwrap();
+    let output = server.classify(&folder.path("images"), &known);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let (said, notes) = (text(&output.stdout), text(&output.stderr));
+    assert!(said.contains("\u{fffd}[2J\u{fffd}ok.png\n") && notes.contains("\u{fffd}[2Jbad.png"), "{said}");
+    assert!(!said.contains('\u{1b}') && !notes.contains('\u{1b}'));
+    let (file, key) = (folder.path("\u{1b}[2Jtonight"), folder.path("key"));
+    let mut command = server.client("prepare");
+    command.args(&known[..2]).arg("-o").arg(&file).arg("--key-file").arg(&key);
+    let prepared = command.output().unwrap();
+    let listed = sordino().args(["prepared", "list"]).arg(&file).arg("--key-file").arg(&key).output().unwrap();
+    for output in [prepared, listed] {
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains("\u{fffd}[2Jtonight") && !output.stdout.contains(&0x1b));
+    }
+}
+
+#[test]
 fn what_a_model_sends_every_client_once_is_kept() {
     let folder = Folder::new("cache");
     let server = Server::start(&folder, &[]);

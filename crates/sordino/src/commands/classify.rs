@@ -23,7 +23,7 @@ use super::progress::OfflineProgress;
 use super::rates::KnownRates;
 use super::reach::ServerArguments;
 use crate::image_files::{ImageFileError, image_paths, load_image};
-use crate::report::counted;
+use crate::report::{counted, printable};
 use client::prepared_file::PreparedFile;
 use client::{ClientError, Cost, PrivateClient, seconds_now};
 use report::{Printer, Skipped, Totals};
@@ -242,5 +242,5 @@ fn announce(client: &PrivateClient, cost: &Cost, images: usize, is_link_known: b
 
 /// Progress goes to stderr; nothing can be done when that is closed.
 fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", printable(text));
 }

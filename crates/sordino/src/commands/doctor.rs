@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::rates::KnownRates;
 use super::{Answer, trainer, write_json};
+use crate::report::path_text;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -49,7 +50,7 @@ struct Feature {
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     if arguments.measure {
         let path = measure::measure()?.save()?;
-        let _ = writeln!(std::io::stderr(), "rates of this machine are in {}", path.display());
+        let _ = writeln!(std::io::stderr(), "rates of this machine are in {}", path_text(&path));
     }
     let diagnosis = Diagnosis::of_this_machine();
     if arguments.json {

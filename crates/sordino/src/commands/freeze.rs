@@ -18,7 +18,7 @@ use serde::Serialize;
 
 use super::model::{Calibration, ModelArguments, Origin, is_model_file};
 use super::{Answer, write_json};
-use crate::report::{Table, counted, path_as_text, short};
+use crate::report::{Table, counted, path_as_text, path_text, short};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -98,7 +98,7 @@ impl Report {
     fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let freezing = &self.freezing;
         let megabytes = self.bytes as f64 / 1e6;
-        writeln!(out, "{} frozen to {}, {megabytes:.3} MB", self.network, self.file.display())?;
+        writeln!(out, "{} frozen to {}, {megabytes:.3} MB", self.network, path_text(&self.file))?;
         writeln!(out, "digest {}", self.digest)?;
         if let Some(warning) = self.weights.warning() {
             writeln!(out, "note: {warning}")?;

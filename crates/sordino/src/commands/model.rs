@@ -26,7 +26,7 @@ pub(super) use imported::{baseline_relus, is_onnx_file};
 use super::load::NetworkArguments;
 use super::reduce::ReductionArguments;
 use crate::image_files;
-use crate::report::{counted, path_as_text};
+use crate::report::{counted, path_as_text, path_text};
 
 /// Random images that fix the scales where no others are given.
 const CALIBRATION_IMAGES: u64 = 8;
@@ -378,7 +378,7 @@ impl Calibration {
         let images = |kind| counted(images as u64, kind);
         match self {
             Self::Random => images("random image"),
-            Self::Folder { path } => format!("{} of {}", images("image"), path.display()),
+            Self::Folder { path } => format!("{} of {}", images("image"), path_text(path)),
             Self::Training { data } => format!("{} of {data}", images("training image")),
         }
     }

@@ -16,7 +16,7 @@ use super::link::Link;
 use super::progress::OfflineProgress;
 use super::reach::ServerArguments;
 use super::{Answer, write_json};
-use crate::report::path_as_text;
+use crate::report::{path_as_text, path_text};
 use client::prepared_file::{Description, MAX_SLOTS, PreparedFile};
 use client::{PrivateClient, seconds_now};
 use sealed::keyring;
@@ -116,7 +116,7 @@ impl KeyArguments {
 pub(super) fn open(path: &Path, key: &KeyArguments, patience: Duration) -> anyhow::Result<PreparedFile> {
     let waiting = || {
         // Nothing can be done when stderr is closed.
-        let _ = writeln!(std::io::stderr(), "waiting: another process uses {}", path.display());
+        let _ = writeln!(std::io::stderr(), "waiting: another process uses {}", path_text(path));
     };
     Ok(PreparedFile::open_within(path, key.key()?, patience, waiting)?)
 }
@@ -171,9 +171,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         "{} inferences of {} in {} ({:.1} MB each); classify IMAGE --prepared {} uses them",
         report.prepared,
         report.model,
-        report.file.display(),
+        path_text(&report.file),
         report.bytes_each as f64 / 1e6,
-        report.file.display()
+        path_text(&report.file)
     )?;
     Ok(Answer::Yes)
 }

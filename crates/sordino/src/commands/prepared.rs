@@ -14,7 +14,7 @@ use service::process_memory;
 use super::prepare::{self, KeyArguments, hours};
 use super::reach::ReachArguments;
 use super::{Answer, write_json};
-use crate::report::{Table, path_as_text};
+use crate::report::{Table, path_as_text, path_text, printable};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -166,7 +166,7 @@ fn table(listed: &[Listed]) -> Table {
     for Listed { file, found, error } in listed {
         let cell = |of: &dyn Fn(&Found) -> String| or_dash(found.as_ref().map(of));
         let mut cells = vec![
-            file.display().to_string(),
+            path_text(file),
             cell(&|found| found.server.clone()),
             cell(&|found| found.model.clone()),
             cell(&|found| found.left.to_string()),
@@ -176,7 +176,7 @@ fn table(listed: &[Listed]) -> Table {
             cell(&|found| format!("{:.1}", found.bytes as f64 / 1e6)),
         ];
         if !is_whole {
-            cells.push(error.clone().unwrap_or_default());
+            cells.push(error.as_deref().map(printable).unwrap_or_default());
         }
         table.row(cells);
     }
@@ -209,7 +209,7 @@ fn discard(arguments: &DiscardArguments, out: &mut dyn Write) -> anyhow::Result<
                 Some(count) => format!("{count} at the server"),
                 None => "the server's halves wait until they expire".to_owned(),
             };
-            writeln!(out, "{}: {here} inferences are gone here, {told}", path.display())?;
+            writeln!(out, "{}: {here} inferences are gone here, {told}", path_text(path))?;
             out.flush()?;
         }
         discarded.push(gone);

@@ -15,7 +15,7 @@ use client::{Cost, PrivateClient};
 use super::Arguments;
 use crate::commands::rates::KnownRates;
 use crate::commands::write_json;
-use crate::report::{path_as_text, softmax};
+use crate::report::{path_as_text, path_text, softmax};
 
 /// What all images together took so far.
 pub(super) struct Totals {
@@ -225,7 +225,7 @@ impl ImageReport {
     }
 
     fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
-        writeln!(out, "{}", self.file.display())?;
+        writeln!(out, "{}", path_text(&self.file))?;
         for guess in &self.best {
             let name = guess.name.clone().unwrap_or_else(|| format!("class {}", guess.class));
             match (guess.probability, guess.logit) {

@@ -1,6 +1,7 @@
 //! What the demo shows: a table for people, an object for programs.
 
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -12,7 +13,7 @@ use serde::Serialize;
 
 use super::Sample;
 use crate::commands::Answer;
-use crate::report::{Table, grouped, percent, softmax};
+use crate::report::{Table, grouped, path_text, percent, softmax};
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -129,7 +130,7 @@ impl Report {
         ]);
         for image in &self.images {
             table.row(vec![
-                image.file.clone(),
+                path_text(Path::new(&image.file)),
                 image.expected.unwrap_or("-").to_owned(),
                 image.class.clone(),
                 format!("{:.0}%", 100.0 * image.confidence),

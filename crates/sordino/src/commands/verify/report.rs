@@ -1,7 +1,7 @@
 //! What `verify` found over all images.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use inference::verify::{Comparison, LinearErrors};
 use network::inference_model::InferenceModel;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::expect::ExpectReport;
 use crate::commands::Answer;
 use crate::commands::model::Origin;
-use crate::report::percent;
+use crate::report::{path_text, percent};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -116,7 +116,7 @@ impl Report {
     pub(super) fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let images = self.images;
         let origin = match &self.folder {
-            Some(folder) => format!("images of {folder}"),
+            Some(folder) => format!("images of {}", path_text(Path::new(folder))),
             None => "random images".to_owned(),
         };
         writeln!(out, "{}, private against plain on {images} {origin}", self.network)?;

@@ -190,9 +190,10 @@ impl InferenceError {
             Self::Difference { .. } => refusal(RefusalCode::Difference, self.to_string()),
             Self::Reveal { .. } | Self::Relus { .. } => refusal(RefusalCode::Reveal, self.to_string()),
             // What the client expects, and how much it gives, is its own business.
-            Self::OtherModel { .. } => {
-                refusal(RefusalCode::Difference, "this client expects another model under that name".to_owned())
-            }
+            Self::OtherModel { .. } => refusal(
+                RefusalCode::Difference,
+                "this client expects another model under that name".to_owned(),
+            ),
             Self::TooLarge { .. } => {
                 refusal(RefusalCode::Limit, "the model needs more memory than this client gives".to_owned())
             }

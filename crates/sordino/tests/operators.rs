@@ -259,12 +259,13 @@ fn answers_are_printed_as_they_come_and_stay_when_the_server_dies() {
     }
 }
 
+const NO_QUOTAS: [&str; 4] = ["--preparations-per-hour", "0", "--answers-per-hour", "0"];
+
 #[test]
 fn a_client_that_is_interrupted_says_what_is_known() {
     let folder = Folder::new("interrupted");
     let many = images(&folder, 1600);
-    let generous = ["--prepared-per-client", "100000", "--preparations-per-hour", "0"];
-    let server = Server::start(&folder, &generous);
+    let server = Server::start(&folder, &[&NO_QUOTAS[..], &["--prepared-per-client", "100000"]].concat());
     let (key, file) = (folder.path("key"), folder.path("tonight.prepared"));
     let interrupted = |command: &mut Command, sign: &str, by: Signal| {
         command.args(["--fingerprint", &server.fingerprint]).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -306,7 +307,7 @@ fn a_client_that_is_interrupted_says_what_is_known() {
 #[test]
 fn a_second_interrupt_ends_a_client_at_once() {
     let folder = Folder::new("twice");
-    let server = Server::start(&folder, &[]);
+    let server = Server::start(&folder, &NO_QUOTAS);
     let mut command = server.client("classify");
     command.arg(images(&folder, 1600)).args(["--fingerprint", &server.fingerprint]);
     let mut client = Ended(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
@@ -325,6 +326,33 @@ fn a_second_interrupt_ends_a_client_at_once() {
     }
     signal(&client.0, Signal::TERM);
     assert_eq!(client.0.wait().unwrap().code(), Some(128 + Signal::TERM.as_raw()));
+}
+
+#[test]
+fn a_server_that_takes_few_images_at_once_answers_a_folder() {
+    let folder = Folder::new("batches");
+    let many = images(&folder, 20);
+    let server = Server::start(&folder, &["--max-prepared", "3"]);
+    let known = ["--fingerprint", server.fingerprint.as_str(), "--json"];
+    let output = server.classify(&many, &known);
+    let words = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    assert!(words.contains("goes on with 2 at a time"), "{words}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["images"].as_array().unwrap().len(), 20);
+    // Who knows it asks for no more.
+    let output = server.classify(&many, &[&known[..], &["--batch", "3"]].concat());
+    assert_eq!(output.status.code(), Some(0));
+    assert!(!text(&output.stderr).contains("at a time"));
+    let (_, log) = server.stop();
+    assert_eq!(log.lines().filter(|line| line.contains("use some first")).count(), 3, "{log}");
+    // One at a time is the least.
+    let server = Server::start(&folder, &["--answers-per-hour", "5"]);
+    let known = ["--fingerprint", server.fingerprint.as_str(), "--json"];
+    let output = server.classify(&many, &known);
+    let words = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(words.contains("5 of 20 images were classified") && words.contains("in an hour"), "{words}");
 }
 
 #[test]

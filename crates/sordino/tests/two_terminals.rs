@@ -141,8 +141,7 @@ fn files_whose_names_are_no_text_are_answered_in_whole_documents() {
         said(server.client("prepare").args(known).arg("-o").arg(&prepared).arg("--key-file").arg(&key));
     assert!(report["file"].as_str().unwrap().ends_with("n\u{fffd}me"), "{report}");
     for verb in [&["list"][..], &["discard", "--local-only"]] {
-        let report =
-            said(sordino().arg("prepared").args(verb).arg(&prepared).arg("--key-file").arg(&key));
+        let report = said(sordino().arg("prepared").args(verb).arg(&prepared).arg("--key-file").arg(&key));
         assert!(report[0]["file"].as_str().unwrap().ends_with("n\u{fffd}me"), "{report}");
     }
 }
@@ -163,7 +162,8 @@ fn a_name_cannot_command_the_terminal() {
     let mut command = server.client("prepare");
     command.args(&known[..2]).arg("-o").arg(&file).arg("--key-file").arg(&key);
     let prepared = command.output().unwrap();
-    let listed = sordino().args(["prepared", "list"]).arg(&file).arg("--key-file").arg(&key).output().unwrap();
+    let listed =
+        sordino().args(["prepared", "list"]).arg(&file).arg("--key-file").arg(&key).output().unwrap();
     for output in [prepared, listed] {
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(text(&output.stdout).contains("\u{fffd}[2Jtonight") && !output.stdout.contains(&0x1b));

@@ -8,9 +8,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
+use inference::InferenceError;
 use inference::client::Answer as Learned;
+use inference::connection::refusal::RefusalCode;
+use inference::requests::MAX_COUNT;
 use inference::transcript::Traffic;
 use network::image::Image;
 use network::text::with_causes;
@@ -29,8 +32,6 @@ use client::{ClientError, Cost, PrivateClient, seconds_now};
 use report::{Printer, Skipped, Totals};
 use service::{ByteSize, process_memory};
 
-/// The most images that share round trips.
-const BATCH: usize = 16;
 /// Measuring the link takes ten round trips and two megabytes: it must be little beside what is sent.
 const WORTH_MEASURING: u64 = 32_000_000;
 /// From here on a predicted time says whose it is.
@@ -50,6 +51,9 @@ pub(super) struct Arguments {
     prepared: Option<PathBuf>,
     #[command(flatten)]
     key: KeyArguments,
+    /// The most images that share round trips; fewer do where memory is short, or the server takes fewer at once.
+    #[arg(long, default_value_t = 16, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COUNT)))]
+    batch: u32,
     /// Pass over images that cannot be used, and say so at the end, with exit code 1.
     #[arg(long)]
     skip_bad: bool,
@@ -113,36 +117,76 @@ fn classify_all(
     arguments: &Arguments,
     client: &mut PrivateClient,
     mut file: Option<&mut PreparedFile>,
-    images: &[(&Path, Image)],
+    images: &[Named<'_>],
     printer: &mut Printer<'_>,
     totals: &mut Totals,
 ) -> anyhow::Result<()> {
-    let batch = batch_size(&totals.cost, arguments.server.max_memory.0);
+    let mut size = batch_size(&totals.cost, arguments);
     let progress = OfflineProgress::start_with_lines(client.session_mut().plan(), images.len());
-    client.session_mut().watch(progress.watcher());
-    let speaker = progress.speaker();
-    client.on_waiting(move |ahead| speaker(&format!("waiting: {ahead} in line")));
     let interrupt = Interrupt::listen(progress.speaker())?;
-    let start = Instant::now();
-    for batch in images.chunks(batch) {
+    attend(client, &progress);
+    let (start, mut rest) = (Instant::now(), images);
+    while !rest.is_empty() {
         interrupt.check()?;
+        let batch = &rest[..size.min(rest.len())];
         let answers = classify_batch(client, file.as_deref_mut(), batch, &mut totals.online);
         totals.wall = start.elapsed();
+        if batch.len() > 1 && answers.as_ref().is_err_and(is_limit) {
+            size = batch.len() / 2;
+            progress.speaker()(&format!(
+                "the server takes fewer images at once; goes on with {size} at a time"
+            ));
+            totals.end_session(client);
+            *client = connect_again(arguments, client, file.as_deref())?;
+            attend(client, &progress);
+            progress.set_done(images.len() - rest.len());
+            continue;
+        }
         let mut described = batch.iter().zip(answers?);
         // Flushed before the bar comes back: its line has no end.
         progress.pause(|| {
             described.try_for_each(|((path, _), answer)| printer.print(path, &answer, client))?;
             printer.flush()
         })?;
+        rest = &rest[batch.len()..];
     }
     progress.finish();
     Ok(())
 }
 
+/// Has the bar show what the client does.
+fn attend(client: &mut PrivateClient, progress: &OfflineProgress) {
+    client.session_mut().watch(progress.watcher());
+    let speaker = progress.speaker();
+    client.on_waiting(move |ahead| speaker(&format!("waiting: {ahead} in line")));
+}
+
+/// Whether more was asked for than the server gives to one client.
+fn is_limit(error: &ClientError) -> bool {
+    matches!(
+        error,
+        ClientError::Inference(InferenceError::Refused { refusal, .. }) if refusal.code == RefusalCode::Limit
+    )
+}
+
+/// A new session with the same model: a server that refused something has ended the old one.
+fn connect_again(
+    arguments: &Arguments,
+    client: &mut PrivateClient,
+    file: Option<&PreparedFile>,
+) -> anyhow::Result<PrivateClient> {
+    let mut again = arguments.server.connect_for(file)?;
+    let before = client.session_mut().agreement();
+    if let Some(what) = before.difference(again.session_mut().agreement()) {
+        bail!("the server's model is another than a moment ago: {what} differs; ask again");
+    }
+    Ok(again)
+}
+
 fn classify_batch(
     client: &mut PrivateClient,
     file: Option<&mut PreparedFile>,
-    batch: &[(&Path, Image)],
+    batch: &[Named<'_>],
     online: &mut Duration,
 ) -> Result<Vec<Learned>, ClientError> {
     let images: Vec<_> = batch.iter().map(|(_, image)| image.clone()).collect();
@@ -203,8 +247,9 @@ fn refuse_bad(bad: Vec<(&PathBuf, ImageFileError)>, all: usize) -> anyhow::Resul
 }
 
 /// As many images as share round trips within the memory.
-fn batch_size(cost: &Cost, max_memory: u64) -> usize {
-    ((max_memory / cost.memory.max(1)) as usize).clamp(1, BATCH)
+fn batch_size(cost: &Cost, arguments: &Arguments) -> usize {
+    let fitting = arguments.server.max_memory.0 / cost.memory.max(1);
+    fitting.clamp(1, arguments.batch.into()) as usize
 }
 
 /// Says what it will cost; asks nothing.

@@ -156,7 +156,8 @@ fn look(arguments: &ListArguments, path: &Path) -> anyhow::Result<Found> {
 
 /// A row for each file; a last column where something is wrong with one.
 fn table(listed: &[Listed]) -> Table {
-    let mut columns = vec!["<file", "<server", "<model", "left", "expired", "first expires in", "at server", "MB"];
+    let mut columns =
+        vec!["<file", "<server", "<model", "left", "expired", "first expires in", "at server", "MB"];
     let is_whole = listed.iter().all(|file| file.error.is_none());
     if !is_whole {
         columns.push("<error");

@@ -15,6 +15,7 @@ const BETWEEN_LINES: Duration = Duration::from_secs(3);
 pub(super) struct OfflineProgress {
     bar: ProgressBar,
     inferences: u64,
+    layers: u64,
     has_lines: bool,
 }
 
@@ -25,7 +26,7 @@ impl OfflineProgress {
         if let Ok(style) = ProgressStyle::with_template("offline {bar:16} {eta} left  {wide_msg}") {
             bar.set_style(style);
         }
-        Self { bar, inferences: inferences as u64, has_lines: false }
+        Self { bar, inferences: inferences as u64, layers: plan.layer_count() as u64, has_lines: false }
     }
 
     /// The same, with a line every few seconds where there is no terminal.
@@ -57,6 +58,11 @@ impl OfflineProgress {
         let bar = self.bar.clone();
         // Nothing can be done when stderr is closed.
         move |text| drop(bar.suspend(|| writeln!(std::io::stderr(), "{text}")))
+    }
+
+    /// So many inferences are done, whatever was counted.
+    pub(super) fn set_done(&self, inferences: usize) {
+        self.bar.set_position(self.layers * inferences as u64);
     }
 
     /// Takes the bar away while something else is written.

@@ -26,12 +26,28 @@ pub(super) struct Totals {
     images: u64,
     pub(super) wall: Duration,
     pub(super) online: Duration,
+    /// What sessions before this one sent and received.
+    earlier: [u64; 2],
 }
 
 impl Totals {
     pub(super) fn new(cost: Cost, is_link_known: bool, images: u64) -> Self {
-        Self { cost, is_link_known, images, wall: Duration::ZERO, online: Duration::ZERO }
+        Self { cost, is_link_known, images, wall: Duration::ZERO, online: Duration::ZERO, earlier: [0; 2] }
     }
+
+    /// Counts what a session took that another one follows.
+    pub(super) fn end_session(&mut self, client: &mut PrivateClient) {
+        let [up, down] = bytes_of(client);
+        self.earlier = [self.earlier[0] + up, self.earlier[1] + down];
+    }
+}
+
+/// Bytes up and down of a session.
+fn bytes_of(client: &mut PrivateClient) -> [u64; 2] {
+    let transcript = client.session_mut().connection().transcript();
+    let phases = [Phase::SetUp, Phase::Offline, Phase::Online, Phase::Service];
+    let traffic = phases.map(|phase| transcript.phase(phase));
+    [traffic.iter().map(|phase| phase.bytes_up).sum(), traffic.iter().map(|phase| phase.bytes_down).sum()]
 }
 
 /// An image that cannot be used, and why.
@@ -246,24 +262,19 @@ impl Report {
         images: Vec<ImageReport>,
         skipped: Vec<Skipped>,
     ) -> Self {
-        let Totals { cost, is_link_known, images: asked, wall, online } = totals;
+        let Totals { cost, is_link_known, images: asked, wall, online, earlier } = totals;
         let (all, rates) = (cost.for_images(*asked), KnownRates::load().rates);
         let link = |of: fn(&Cost) -> f64| is_link_known.then(|| of(cost));
         let (model, reveal) = (client.model().to_owned(), client.reveal());
-        let session = client.session_mut();
-        let agreement = session.agreement();
-        let transcript = session.connection().transcript();
-        let phases = [Phase::SetUp, Phase::Offline, Phase::Online, Phase::Service];
-        let sum = |of: fn(inference::transcript::Traffic) -> u64| {
-            phases.into_iter().map(|phase| of(transcript.phase(phase))).sum()
-        };
+        let [bytes_up, bytes_down] = bytes_of(client);
+        let agreement = client.session_mut().agreement();
         Self {
             model,
             reveals: if reveal == Reveal::Class { "class" } else { "logits" },
             outline_digest: agreement.outline.to_string(),
             weight_commitment: agreement.commitment.to_string(),
-            bytes_up: sum(|traffic| traffic.bytes_up),
-            bytes_down: sum(|traffic| traffic.bytes_down),
+            bytes_up: earlier[0] + bytes_up,
+            bytes_down: earlier[1] + bytes_down,
             predicted_bytes: all.bytes(),
             predicted_s: (all.offline_time(&rates) + all.online_time(&rates)).as_secs_f64(),
             images,

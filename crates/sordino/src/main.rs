@@ -2,8 +2,11 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
+use signal_hook::consts::signal::SIGXFSZ;
+use signal_hook::flag;
 use sordino::client::ClientError;
 use sordino::commands::{Answer, CommandLine};
 use sordino::inference::InferenceError;
@@ -12,6 +15,8 @@ use sordino::printable;
 
 fn main() -> ExitCode {
     let command_line = CommandLine::parse();
+    // A file that may grow no longer (`ulimit -f`) is an error of writing then, and no death.
+    let _ = flag::register(SIGXFSZ, Arc::default());
     let mut out = io::BufWriter::new(Output { stdout: io::stdout().lock(), is_closed: false });
     let result = command_line.run(&mut out).and_then(|answer| Ok(out.flush().map(|()| answer)?));
     match result {

@@ -199,6 +199,27 @@ fn what_a_model_sends_every_client_once_is_kept() {
 }
 
 #[test]
+fn a_cache_of_no_use_is_said_once_and_costs_no_answer() {
+    let folder = Folder::new("no-cache");
+    let server = Server::start(&folder, &[]);
+    let image = folder.path("images/0.png");
+    let file = folder.path("images/1.png");
+    let flags = ["--fingerprint", &server.fingerprint, "--cache", file.to_str().unwrap()];
+    let output = server.classify(&image, &flags);
+    let words = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(words.contains("1.png is no folder; --cache takes one"), "{words}");
+    // Files may have half a kilobyte.
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 1; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_sordino"), "classify"]);
+    command.arg(&image).args(["--server", &server.address, "--fingerprint", &server.fingerprint, "--cache"]);
+    let output = command.arg(folder.path("cache")).output().unwrap();
+    let words = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    assert_eq!(words.matches("note: nothing can be kept in").count(), 1, "{words}");
+}
+
+#[test]
 fn nobody_is_trusted_silently_and_mistakes_are_sentences() {
     let folder = Folder::new("trust");
     let server = Server::start(&folder, &[]);

@@ -1,7 +1,9 @@
 //! Which server a verb talks to, and how it knows that it is the right one.
 
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -17,6 +19,7 @@ use service::ByteSize;
 use service::settings::ReluMode;
 
 use super::link::Link;
+use crate::report::path_text;
 
 /// Which server, and how to know that it is the right one.
 #[derive(Debug, Args)]
@@ -108,21 +111,25 @@ impl ServerArguments {
             wishes,
             least_rate: self.min_rate,
             threads: self.threads,
-            halves: self.cache_folder(),
+            halves: self.cache_folder()?,
+            unkept: say_unkept,
             ..self.reach.options(&self.server)?
         };
         connect(&self.server, options)
     }
 
     /// The folder that was named, or the usual one where the user has a home.
-    fn cache_folder(&self) -> Option<PathBuf> {
+    fn cache_folder(&self) -> anyhow::Result<Option<PathBuf>> {
+        if let Some(named) = self.cache.as_ref().filter(|named| named.exists() && !named.is_dir()) {
+            bail!("{} is no folder; --cache takes one, which need not exist yet", named.display());
+        }
         let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let usual = || folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
-        match (&self.cache, self.no_cache) {
+        Ok(match (&self.cache, self.no_cache) {
             (_, true) => None,
             (Some(named), false) => Some(named.clone()),
             (None, false) => usual().map(|cache| cache.join("sordino")),
-        }
+        })
     }
 }
 
@@ -173,6 +180,20 @@ impl ReachArguments {
              that with --ca FILE"
         )
     }
+}
+
+/// Says once that the cache is of no use.
+fn say_unkept(folder: &Path, error: &io::Error) {
+    static SAID: Once = Once::new();
+    // Nothing can be done when stderr is closed.
+    SAID.call_once(|| {
+        let _ = writeln!(
+            io::stderr(),
+            "note: nothing can be kept in {} ({error}): every session fetches that part again; name a folder with \
+             --cache, or say --no-cache",
+            path_text(folder)
+        );
+    });
 }
 
 fn connect(server: &str, options: ConnectOptions) -> anyhow::Result<PrivateClient> {

@@ -154,7 +154,7 @@ impl PreparedFile {
         waiting: impl FnOnce(),
     ) -> Result<Self, PreparedFileError> {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(failing("open", path))?;
-        expect_private(&file, path)?;
+        expect_ours(&file, path)?;
         lock_within(&file, path, patience, waiting)?;
         Self::read(file, path, key)
     }
@@ -166,7 +166,7 @@ impl PreparedFile {
     /// As [`PreparedFile::open`].
     pub fn look(path: &Path, key: Secret<[u8; 32]>) -> Result<Self, PreparedFileError> {
         let file = File::open(path).map_err(failing("open", path))?;
-        expect_private(&file, path)?;
+        expect_ours(&file, path)?;
         Self::read(file, path, key)
     }
 
@@ -383,6 +383,14 @@ impl PreparedFile {
         ];
         parts.concat()
     }
+}
+
+/// Refuses what is something else before it speaks of who may read it.
+fn expect_ours(file: &File, path: &Path) -> Result<(), PreparedFileError> {
+    if !PreparedFile::is_one(path) {
+        return Err(PreparedFileError::Magic { path: path.to_owned() });
+    }
+    Ok(expect_private(file, path)?)
 }
 
 /// Waits until no other process holds the file, or patience ends.

@@ -50,8 +50,15 @@ struct Output<W> {
 
 impl<W: Write> Output<W> {
     fn noted<R>(&mut self, result: io::Result<R>) -> io::Result<R> {
-        self.is_closed |= matches!(&result, Err(error) if error.kind() == io::ErrorKind::BrokenPipe);
-        result
+        result.map_err(|error| {
+            self.is_closed |= error.kind() == io::ErrorKind::BrokenPipe;
+            match error.kind() {
+                io::ErrorKind::BrokenPipe | io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => error,
+                kind => {
+                    io::Error::new(kind, format!("the result cannot be written to standard output: {error}"))
+                }
+            }
+        })
     }
 }
 

@@ -329,6 +329,24 @@ fn a_second_interrupt_ends_a_client_at_once() {
 }
 
 #[test]
+fn a_silent_server_is_waited_for_as_long_as_was_said() {
+    let folder = Folder::new("silent");
+    let server = Server::start(&folder, &NO_QUOTAS);
+    let mut command = server.client("classify");
+    command.arg(images(&folder, 1600)).args(["--fingerprint", &server.fingerprint, "--timeout", "1"]);
+    let mut client = Ended(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut notes = BufReader::new(client.0.stderr.take().unwrap());
+    let mut words = String::new();
+    while !words.contains("1,600 images") {
+        assert_ne!(notes.read_line(&mut words).unwrap(), 0, "{words}");
+    }
+    signal(&server.child, Signal::STOP);
+    notes.read_to_string(&mut words).unwrap();
+    assert_eq!(client.0.wait().unwrap().code(), Some(2), "{words}");
+    assert!(words.contains("silent for 1 second, or slower than") && words.contains("--timeout"), "{words}");
+}
+
+#[test]
 fn a_server_that_takes_few_images_at_once_answers_a_folder() {
     let folder = Folder::new("batches");
     let many = images(&folder, 20);

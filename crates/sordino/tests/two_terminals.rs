@@ -239,6 +239,14 @@ fn nobody_is_trusted_silently_and_mistakes_are_sentences() {
     assert!(model.contains("there is no model brain here; choose with --model one of tiny"), "{model}");
     let memory = refusal(&[&known[..], &["--max-memory", "10K"]].concat(), &image);
     assert!(memory.contains("raise the limit"), "{memory}");
+    let memory = refusal(&[&known[..], &["--max-memory", "1"]].concat(), &image);
+    assert!(memory.contains("raise --max-memory"), "{memory}");
+    let key = folder.path("key");
+    std::fs::write(&key, "0".repeat(64)).unwrap();
+    rustix::fs::chmod(&key, rustix::fs::Mode::RUSR).unwrap();
+    let prepared = ["--key-file", key.to_str().unwrap(), "--prepared", image.to_str().unwrap()];
+    let other = refusal(&[&known[..], &prepared].concat(), &image);
+    assert!(other.contains("is no file of prepared inferences; expected one that"), "{other}");
     let missing = refusal(&known, &folder.path("nothing.png"));
     assert!(missing.contains("is no file and no folder"), "{missing}");
     let wrong = sordino()

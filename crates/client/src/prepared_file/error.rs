@@ -14,7 +14,7 @@ pub enum PreparedFileError {
     #[error(transparent)]
     File(#[from] SecretFileError),
     /// Something else.
-    #[error("{} is no file of prepared inferences", path.display())]
+    #[error("{} is no file of prepared inferences; expected one that `sordino prepare` made", path.display())]
     Magic {
         /// The file.
         path: PathBuf,

@@ -81,6 +81,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let mut printer = Printer::new(out, arguments, skipped)?;
     let mut totals = Totals::new(cost, is_link_known, images.len() as u64);
     let outcome = classify_all(arguments, &mut client, file.as_mut(), &images, &mut printer, &mut totals);
+    let outcome = outcome.map_err(|error| arguments.server.explain(error));
     let done = printer.answered();
     // Whatever ended it, what is known by now is said.
     let said = printer.finish(&mut client, &totals, outcome.as_ref().err());

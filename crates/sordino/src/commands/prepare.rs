@@ -150,7 +150,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
             progress.finish();
             // A session that broke has no end to tell.
             let _ = client.finish();
-            return Err(left_behind(arguments, file, number, error));
+            return Err(left_behind(arguments, file, number, arguments.server.explain(error)));
         }
     }
     progress.finish();
@@ -188,7 +188,9 @@ fn ask_before(
     let (count, output) = (arguments.count, &arguments.output);
     // Whoever waited for hours would hear it at the end otherwise.
     ensure!(!output.exists(), "{} exists; one that exists is not touched, name another", output.display());
-    let room = client.room()?;
+    let room = client
+        .room()
+        .with_context(|| format!("nothing can be prepared ahead at {}", arguments.server.server))?;
     let traffic = client.cost_on(Link::LOOPBACK.speed()).for_images(count.into()).offline;
     let crossing = traffic.bytes_up + traffic.bytes_down;
     let needed = PreparedFile::full_bytes(plan, description, count);

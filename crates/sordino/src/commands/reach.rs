@@ -9,8 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Args;
 use client::prepared_file::PreparedFile;
-use client::{ConnectOptions, PrivateClient};
+use client::{ClientError, ConnectOptions, PrivateClient};
+use inference::InferenceError;
 use inference::client::Wishes;
+use inference::connection::frame::FrameError;
 use inference::connection::{CertifiedKey, DEFAULT_LEAST_RATE, Fingerprint, Trust};
 use inference::setup::messages::ModelName;
 use network::digest::Digest;
@@ -19,7 +21,10 @@ use service::ByteSize;
 use service::settings::ReluMode;
 
 use super::link::Link;
-use crate::report::path_text;
+use crate::report::{counted, path_text};
+
+/// A model whose description is longer is refused, however much memory is allowed.
+const LONGEST_OUTLINE: u64 = 64 << 20;
 
 /// Which server, and how to know that it is the right one.
 #[derive(Debug, Args)]
@@ -115,7 +120,31 @@ impl ServerArguments {
             unkept: say_unkept,
             ..self.reach.options(&self.server)?
         };
-        connect(&self.server, options)
+        connect(&self.server, options).map_err(|error| self.explain(error))
+    }
+
+    /// Adds what the flags have to do with it.
+    pub(super) fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        let cause = error.chain().find_map(|cause| cause.downcast_ref::<ClientError>());
+        let limit = &self.max_memory;
+        match cause {
+            Some(ClientError::Inference(InferenceError::TimedOut)) => {
+                let silence = counted(self.reach.patience().as_secs(), "second");
+                error.context(format!(
+                    "the server was silent for {silence}, or slower than {} bytes a second; a larger --timeout or a smaller \
+                     --min-rate waits longer",
+                    self.min_rate
+                ))
+            }
+            Some(ClientError::Inference(InferenceError::Frame(FrameError::TooLong { .. })))
+                if limit.0 < LONGEST_OUTLINE =>
+            {
+                error.context(format!(
+                    "the server's model needs more than {limit} of memory; raise --max-memory"
+                ))
+            }
+            _ => error,
+        }
     }
 
     /// The folder that was named, or the usual one where the user has a home.

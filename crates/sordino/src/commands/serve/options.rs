@@ -7,6 +7,8 @@ use anyhow::{Context, bail};
 use clap::Args;
 use service::Settings;
 
+use crate::commands::model::is_model_file;
+
 #[derive(Clone, Debug, Args)]
 pub(in crate::commands) struct Arguments {
     /// Model files, as FILE or NAME=FILE; without a name a model is called by its file's.
@@ -32,6 +34,9 @@ impl Arguments {
         let mut models = file.models.clone();
         for text in &self.models {
             let (name, path) = named(text)?;
+            if !is_model_file(&path) && !path.exists() {
+                bail!("there is no file {}; name one made by `sordino freeze`", path.display());
+            }
             if models.insert(name.clone(), path).is_some() {
                 bail!("two models are called {name}; rename one with NAME=FILE");
             }

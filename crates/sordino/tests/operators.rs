@@ -389,7 +389,13 @@ fn bad_images_are_named_or_skipped_and_counted() {
     let output = classify(&[]);
     let words = text(&output.stderr);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{words}");
-    assert!(words.contains("2 of 6 images cannot be used") && words.contains("--skip-bad"), "{words}");
+    assert!(words.contains("2 of 6 images cannot be used; --skip-bad passes over such:\n  "), "{words}");
+    let lines: Vec<_> = words.lines().skip_while(|line| !line.contains("2 of 6")).skip(1).collect();
+    assert_eq!(lines.len(), 2, "{words}");
+    assert!(
+        lines[0].contains("bad.png is not usable: ") && lines[1].contains("cut.jpg is not usable: "),
+        "{words}"
+    );
     let output = classify(&["--skip-bad", "--json"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();

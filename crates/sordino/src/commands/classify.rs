@@ -37,7 +37,7 @@ const WORTH_MEASURING: u64 = 32_000_000;
 /// From here on a predicted time says whose it is.
 const LONG: Duration = Duration::from_secs(10);
 /// How many unusable images an error names.
-const NAMED: usize = 5;
+const NAMED: usize = 10;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -233,18 +233,21 @@ fn load<'a>(
     Ok((images, bad.into_iter().map(skipped).collect()))
 }
 
-/// The first bad image with its reason; others by name.
-fn refuse_bad(bad: Vec<(&PathBuf, ImageFileError)>, all: usize) -> anyhow::Result<()> {
+/// How many cannot be used, then a line for each with its reason.
+fn refuse_bad(mut bad: Vec<(&PathBuf, ImageFileError)>, all: usize) -> anyhow::Result<()> {
     let count = bad.len();
-    let mut bad = bad.into_iter();
-    let Some((_, first)) = bad.next() else { return Ok(()) };
     if count == 1 && all == 1 {
-        return Err(first.into());
+        return bad.pop().map_or(Ok(()), |(_, only)| Err(only.into()));
     }
-    let others: Vec<_> = bad.take(NAMED).map(|(path, _)| path.display().to_string()).collect();
-    let also = if others.is_empty() { String::new() } else { format!(" (also {})", others.join(", ")) };
+    if count == 0 {
+        return Ok(());
+    }
+    let mut lines: Vec<_> = bad.iter().take(NAMED).map(|(_, error)| with_causes(error)).collect();
+    if count > NAMED {
+        lines.push(format!("and {} more", count - NAMED));
+    }
     let advice = if count == all { "" } else { "; --skip-bad passes over such" };
-    Err(first).with_context(|| format!("{count} of {all} images cannot be used{also}{advice}"))
+    bail!("{count} of {all} images cannot be used{advice}:\n  {}", lines.join("\n  "))
 }
 
 /// As many images as share round trips within the memory.

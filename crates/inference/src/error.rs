@@ -158,6 +158,8 @@ impl From<io::Error> for InferenceError {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::TimedOut,
             #[cfg(feature = "pinned")]
             _ if crate::connection::pinned::is_tampering(&error) => Self::Tampered(error),
+            // What TLS says to it is a page of its manual.
+            io::ErrorKind::UnexpectedEof => Self::Connection(io::ErrorKind::UnexpectedEof.into()),
             _ => Self::Connection(error),
         }
     }

@@ -177,7 +177,10 @@ fn a_users_images_calibrate_and_verify() {
     assert_eq!((&verified["images"], &verified["matches_reference"]), (&json!(4), &json!(true)));
     assert_eq!(verified["beyond_bound"], 0);
     let text = stdout(&["verify", file.path()], &["--images", pictures.path(), "-n", "1"]);
-    assert!(text.contains(&format!("on 1 images of {}", pictures.path())), "{text}");
+    assert!(text.starts_with("verified: yes, 1 of 1 equal the reference"), "{text}");
+    assert!(text.contains(&format!("on 1 image of {}", pictures.path())), "{text}");
+    assert!(!text.contains("the encryption left") && !text.contains("part at"), "{text}");
+    let text = stdout(&["verify", file.path()], &["--images", pictures.path(), "-n", "1", "--verbose"]);
     assert!(text.contains("the statistical bound on that is") && text.contains("kept by all"), "{text}");
     let notes = pictures.0.join("names.txt");
     let message = refusal(&["verify", file.path(), "--images", notes.to_str().unwrap()]);
@@ -233,7 +236,7 @@ fn verifying_names_the_first_layer_that_rounds_otherwise() {
     let layers = report["first_differences"].as_array().unwrap();
     let images: u64 = layers.iter().map(|layer| layer["images"].as_u64().unwrap()).sum();
     assert_eq!(images, 2, "thousands of positions are rounded at random, so every image differs somewhere");
-    let text = stdout(&small("verify"), &flags);
+    let text = stdout(&small("verify"), &[&flags[..], &["--verbose"]].concat());
     assert!(text.contains("2 of 2 equal the reference"), "{text}");
     assert!(text.contains("first part at"), "{text}");
 }

@@ -104,12 +104,18 @@ impl Report {
             writeln!(out, "note: {warning}")?;
         }
         writeln!(out)?;
-        let mut table = Table::new(&["<linear layer", "input ring", "output ring", "bits trimmed"]);
+        let has_trimmed = freezing.layers.iter().any(|layer| layer.trimmed_bits > 0);
+        let columns = ["<linear layer", "input ring", "output ring", "bits trimmed"];
+        let shown = if has_trimmed { 4 } else { 3 };
+        let mut table = Table::new(&columns[..shown]);
         for layer in &freezing.layers {
             let bits = |bits: u32| format!("{bits} bits");
             let trimmed =
                 if layer.trimmed_bits == 0 { String::new() } else { layer.trimmed_bits.to_string() };
-            table.row(vec![layer.name.clone(), bits(layer.input_ring_bits), bits(layer.ring_bits), trimmed]);
+            let mut cells =
+                vec![layer.name.clone(), bits(layer.input_ring_bits), bits(layer.ring_bits), trimmed];
+            cells.truncate(shown);
+            table.row(cells);
         }
         table.write(out)?;
         writeln!(

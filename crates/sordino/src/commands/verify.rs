@@ -46,6 +46,9 @@ pub(super) struct Arguments {
     /// How ReLUs are computed.
     #[arg(long, value_enum, default_value = "fast")]
     relu: ReluMode,
+    /// Also say where and by how much rounding in private differs from plain rounding, as it should.
+    #[arg(long)]
+    verbose: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -73,7 +76,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     if arguments.json {
         write_json(out, &report)?;
     } else {
-        report.write(out)?;
+        report.write(out, arguments.verbose)?;
     }
     Ok(report.answer())
 }

@@ -12,7 +12,7 @@ use inference::connection::{
     CertifiedKey, DEFAULT_LEAST_RATE, DEFAULT_PORT, Fingerprint, TimeLimits, TlsConnector, TlsError, Trust,
 };
 
-use crate::halves_folder::HalvesFolder;
+use crate::halves_folder::{HalvesFolder, Unkept};
 use crate::{ClientError, Patience, PrivateClient};
 
 /// How long to wait for a silent server.
@@ -36,6 +36,8 @@ pub struct ConnectOptions {
     pub threads: NonZeroUsize,
     /// A folder in which second halves of answers are kept, so that later sessions do without them.
     pub halves: Option<PathBuf>,
+    /// Hears where nothing can be kept there, and why.
+    pub unkept: Unkept,
 }
 
 impl ConnectOptions {
@@ -49,6 +51,7 @@ impl ConnectOptions {
             least_rate: DEFAULT_LEAST_RATE,
             threads: NonZeroUsize::MIN,
             halves: None,
+            unkept: |_, _| {},
         }
     }
 }
@@ -70,7 +73,7 @@ impl PrivateClient {
         let limits = TimeLimits::new(options.silence);
         let (stream, binding) = connector.connect(socket, host, Arc::clone(&limits))?;
         if let Some((folder, server)) = options.halves.zip(stream.peer()) {
-            wishes.halves = Some(Arc::new(HalvesFolder::new(folder, server)));
+            wishes.halves = Some(Arc::new(HalvesFolder::new(folder, server).telling(options.unkept)));
         }
         let patience = Patience::with(limits, options.silence, options.least_rate);
         let mut client = Self::over(stream, &binding, &wishes, patience)?;

@@ -9,7 +9,7 @@ use inference::connection::TlsError;
 use inference::requests::MAX_COUNT;
 
 #[cfg(feature = "prepared-file")]
-use crate::prepared_file::PreparedFileError;
+use {crate::prepared_file::PreparedFileError, network::text::counted};
 
 /// Why a client has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -69,7 +69,12 @@ pub enum ClientError {
     /// Not enough for all images.
     #[cfg(feature = "prepared-file")]
     #[error(
-        "{images} images came, and {left} prepared inferences are left; prepare more, or ask about fewer"
+        "{} came, and {} left; prepare more, or ask about fewer",
+        counted(*images as u64, "image"),
+        match left {
+            1 => "1 prepared inference is".to_owned(),
+            _ => format!("{left} prepared inferences are"),
+        }
     )]
     TooFewPrepared {
         /// How many are left.

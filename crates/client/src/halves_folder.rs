@@ -31,12 +31,21 @@ pub struct HalvesFolder {
     folder: PathBuf,
     server: Fingerprint,
     most_bytes: u64,
+    unkept: Unkept,
 }
+
+/// Hears of something that could not be kept in a folder, and why.
+pub type Unkept = fn(&Path, &io::Error);
 
 impl HalvesFolder {
     /// Those of the server with this fingerprint. The folder is made when something is put there.
     pub fn new(folder: PathBuf, server: Fingerprint) -> Self {
-        Self { folder, server, most_bytes: MOST_BYTES }
+        Self { folder, server, most_bytes: MOST_BYTES, unkept: |_, _| {} }
+    }
+
+    /// The same; this hears of what cannot be kept.
+    pub fn telling(self, unkept: Unkept) -> Self {
+        Self { unkept, ..self }
     }
 
     fn path(&self, id: &Digest) -> PathBuf {
@@ -72,6 +81,10 @@ impl HalvesFolder {
 
     /// Removes abandoned drafts, and what was not used for longest until so many bytes fit.
     fn make_room(&self, bytes: u64) -> io::Result<()> {
+        if bytes > self.most_bytes {
+            // Nothing has to go for what does not fit anyhow.
+            return Err(io::ErrorKind::StorageFull.into());
+        }
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
@@ -118,7 +131,9 @@ impl HalvesCache for HalvesFolder {
 
     fn put(&self, id: &Digest, halves: &[u8]) {
         // What is not kept is fetched again.
-        let _ = self.write(id, halves);
+        if let Err(error) = self.write(id, halves) {
+            (self.unkept)(&self.folder, &error);
+        }
     }
 }
 
@@ -146,7 +161,7 @@ mod tests {
     fn folder(most_bytes: u64) -> (tempfile::TempDir, HalvesFolder) {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("deep").join("halves");
-        (home, HalvesFolder { folder, server: Fingerprint([1; 32]), most_bytes })
+        (home, HalvesFolder { most_bytes, ..HalvesFolder::new(folder, Fingerprint([1; 32])) })
     }
 
     fn id(number: u8) -> Digest {
@@ -182,6 +197,8 @@ mod tests {
         let nowhere = HalvesFolder { folder: ours.path(&id(1)).join("below a file"), ..ours };
         nowhere.put(&id(1), &[8; 100]);
         assert_eq!(nowhere.get(&id(1)), None);
+        let telling = nowhere.telling(|folder, error| panic!("{}: {error}", folder.display()));
+        std::panic::catch_unwind(|| telling.put(&id(1), &[8; 100])).unwrap_err();
     }
 
     #[test]
@@ -197,6 +214,7 @@ mod tests {
         assert_eq!([1, 2, 3].map(|number| ours.get(&id(number)).is_some()), [true, false, true]);
         ours.put(&id(4), &[4; 400]);
         assert_eq!(ours.get(&id(4)), None, "it is larger than all that may be kept");
+        assert!(ours.get(&id(1)).is_some() && ours.get(&id(3)).is_some(), "nothing went for it");
     }
 
     #[test]

@@ -20,6 +20,8 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crypto::random::Seed;
 use crypto::secret::Secret;
@@ -27,6 +29,7 @@ use inference::client::PreparedClient;
 use inference::plan::Plan;
 use inference::requests::StoredId;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
+use rustix::io::Errno;
 
 pub use error::PreparedFileError;
 use error::damaged;
@@ -37,6 +40,9 @@ use format::{
 
 use sealed::seal::{self, OVERHEAD};
 use sealed::secret_file::{create_private, expect_private, failing, sync_folder};
+
+/// How often it is tried whether a file is free.
+const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// A prepared inference in the server's store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +124,7 @@ impl PreparedFile {
         let head = Head { slots, body_bytes, file_id, description_bytes };
         let sealed = seal::seal(&file_key(&key, &head), &head.to_bytes(), plain.expose())?;
         let file = create_private(path).map_err(failing("make", path))?;
-        lock(&file, path)?;
+        lock_within(&file, path, Duration::MAX, || {})?;
         let written = file
             .set_len(head.body(0))
             .and_then(|()| file.write_all_at(&sealed, HEADER_BYTES as u64))
@@ -129,14 +135,27 @@ impl PreparedFile {
         Ok(Self { path: path.to_owned(), file, key, head, description })
     }
 
-    /// Opens a file and locks it against other processes.
+    /// Opens a file and locks it against other processes. One that uses it is waited for without end.
     ///
     /// # Errors
     /// When others may read it, the key is another's, or it is damaged.
     pub fn open(path: &Path, key: Secret<[u8; 32]>) -> Result<Self, PreparedFileError> {
+        Self::open_within(path, key, Duration::MAX, || {})
+    }
+
+    /// The same for who has so much patience alone; hears of it where another process uses the file.
+    ///
+    /// # Errors
+    /// As [`PreparedFile::open`], and when the other process does not end in time.
+    pub fn open_within(
+        path: &Path,
+        key: Secret<[u8; 32]>,
+        patience: Duration,
+        waiting: impl FnOnce(),
+    ) -> Result<Self, PreparedFileError> {
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(failing("open", path))?;
-        expect_private(&file, path)?;
-        lock(&file, path)?;
+        expect_ours(&file, path)?;
+        lock_within(&file, path, patience, waiting)?;
         Self::read(file, path, key)
     }
 
@@ -147,7 +166,7 @@ impl PreparedFile {
     /// As [`PreparedFile::open`].
     pub fn look(path: &Path, key: Secret<[u8; 32]>) -> Result<Self, PreparedFileError> {
         let file = File::open(path).map_err(failing("open", path))?;
-        expect_private(&file, path)?;
+        expect_ours(&file, path)?;
         Self::read(file, path, key)
     }
 
@@ -366,8 +385,33 @@ impl PreparedFile {
     }
 }
 
-/// Waits until no other process holds the file.
-fn lock(file: &File, path: &Path) -> Result<(), PreparedFileError> {
-    let locked = flock(file, FlockOperation::LockExclusive);
-    Ok(locked.map_err(|error| failing("lock", path)(io::Error::from(error)))?)
+/// Refuses what is something else before it speaks of who may read it.
+fn expect_ours(file: &File, path: &Path) -> Result<(), PreparedFileError> {
+    if !PreparedFile::is_one(path) {
+        return Err(PreparedFileError::Magic { path: path.to_owned() });
+    }
+    Ok(expect_private(file, path)?)
+}
+
+/// Waits until no other process holds the file, or patience ends.
+fn lock_within(
+    file: &File,
+    path: &Path,
+    patience: Duration,
+    waiting: impl FnOnce(),
+) -> Result<(), PreparedFileError> {
+    let (start, mut waiting) = (Instant::now(), Some(waiting));
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {}
+            locked => return Ok(locked.map_err(|error| failing("lock", path)(io::Error::from(error)))?),
+        }
+        if let Some(waiting) = waiting.take() {
+            waiting();
+        }
+        if start.elapsed() >= patience {
+            return Err(PreparedFileError::InUse { path: path.to_owned(), seconds: patience.as_secs() });
+        }
+        thread::sleep(LOCK_PAUSE.min(patience));
+    }
 }

@@ -158,6 +158,8 @@ impl From<io::Error> for InferenceError {
             io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => Self::TimedOut,
             #[cfg(feature = "pinned")]
             _ if crate::connection::pinned::is_tampering(&error) => Self::Tampered(error),
+            // What TLS says to it is a page of its manual.
+            io::ErrorKind::UnexpectedEof => Self::Connection(io::ErrorKind::UnexpectedEof.into()),
             _ => Self::Connection(error),
         }
     }
@@ -188,7 +190,15 @@ impl InferenceError {
             Self::TimedOut => refusal(RefusalCode::TimedOut, "you took too long; connect again".to_owned()),
             Self::Frame(FrameError::Version { .. }) => refusal(RefusalCode::Version, self.to_string()),
             Self::Difference { .. } => refusal(RefusalCode::Difference, self.to_string()),
-            Self::Reveal { .. } => refusal(RefusalCode::Reveal, self.to_string()),
+            Self::Reveal { .. } | Self::Relus { .. } => refusal(RefusalCode::Reveal, self.to_string()),
+            // What the client expects, and how much it gives, is its own business.
+            Self::OtherModel { .. } => refusal(
+                RefusalCode::Difference,
+                "this client expects another model under that name".to_owned(),
+            ),
+            Self::TooLarge { .. } => {
+                refusal(RefusalCode::Limit, "the model needs more memory than this client gives".to_owned())
+            }
             Self::Frame(_) | Self::Hello(_) | Self::Request(_) => {
                 refusal(RefusalCode::Malformed, self.to_string())
             }

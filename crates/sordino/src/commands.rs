@@ -12,6 +12,7 @@ mod doctor;
 mod evaluate;
 mod freeze;
 mod inspect;
+mod interrupt;
 mod link;
 mod load;
 mod man;
@@ -145,6 +146,14 @@ impl CommandLine {
             Verb::Man(arguments) => man::run(&arguments, out),
         }
     }
+}
+
+/// A whole number from 1 on.
+fn at_least_one(text: &str) -> Result<u64, String> {
+    text.parse()
+        .ok()
+        .filter(|number| *number > 0)
+        .ok_or_else(|| "expected a whole number from 1 on".to_owned())
 }
 
 /// Writes a value as JSON, one object, ended by a line break.

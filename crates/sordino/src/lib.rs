@@ -30,3 +30,5 @@ pub use training;
 pub mod commands;
 pub mod image_files;
 mod report;
+
+pub use report::printable;

@@ -2,15 +2,21 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
+use signal_hook::consts::signal::SIGXFSZ;
+use signal_hook::flag;
 use sordino::client::ClientError;
 use sordino::commands::{Answer, CommandLine};
 use sordino::inference::InferenceError;
 use sordino::network::text::causes;
+use sordino::printable;
 
 fn main() -> ExitCode {
     let command_line = CommandLine::parse();
+    // A file that may grow no longer (`ulimit -f`) is an error of writing then, and no death.
+    let _ = flag::register(SIGXFSZ, Arc::default());
     let mut out = io::BufWriter::new(Output { stdout: io::stdout().lock(), is_closed: false });
     let result = command_line.run(&mut out).and_then(|answer| Ok(out.flush().map(|()| answer)?));
     match result {
@@ -23,23 +29,11 @@ fn main() -> ExitCode {
             // Nothing can be done when even stderr is closed.
             for (number, message) in causes(error.as_ref()).iter().enumerate() {
                 let label = if number == 0 { "error" } else { "  because" };
-                let _ = writeln!(stderr, "{label}: {}", printable(message));
+                let _ = writeln!(stderr, "{label}: {}", printable(message.trim_end()));
             }
             ExitCode::from(2)
         }
     }
-}
-
-/// A message may quote a file; its control characters must not command the terminal.
-fn printable(message: &str) -> String {
-    message
-        .trim_end()
-        .chars()
-        .map(|character| {
-            let is_layout = character == '\n' || character == '\t';
-            if character.is_control() && !is_layout { char::REPLACEMENT_CHARACTER } else { character }
-        })
-        .collect()
 }
 
 /// Whether it was the other party, or the way to it, that failed, whatever became of our output.
@@ -56,8 +50,15 @@ struct Output<W> {
 
 impl<W: Write> Output<W> {
     fn noted<R>(&mut self, result: io::Result<R>) -> io::Result<R> {
-        self.is_closed |= matches!(&result, Err(error) if error.kind() == io::ErrorKind::BrokenPipe);
-        result
+        result.map_err(|error| {
+            self.is_closed |= error.kind() == io::ErrorKind::BrokenPipe;
+            match error.kind() {
+                io::ErrorKind::BrokenPipe | io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => error,
+                kind => {
+                    io::Error::new(kind, format!("the result cannot be written to standard output: {error}"))
+                }
+            }
+        })
     }
 }
 

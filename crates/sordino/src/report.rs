@@ -1,9 +1,11 @@
 //! Tables, bars and numbers for the terminal.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use console::measure_text_width;
 pub(crate) use network::text::{counted, grouped};
+use serde::Serializer;
 
 /// A text table: the first column to the left, numbers to the right, an optional bar at the end.
 pub(crate) struct Table {
@@ -78,7 +80,8 @@ pub(crate) fn bar(value: u64, largest: u64, width: u64) -> String {
 }
 
 fn wants_color() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+    // An empty one counts as none: https://no-color.org.
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// `555.4M`, `49.2K`.
@@ -96,6 +99,33 @@ pub(crate) fn percent(part: u64, whole: u64) -> String {
     if whole == 0 { "-".to_owned() } else { format!("{:.1}%", 100.0 * part as f64 / whole as f64) }
 }
 
+/// How sure a network is of each class: the softmax of its logits, which count in units.
+pub(crate) fn softmax(logits: &[i64], unit: f64) -> Vec<f64> {
+    let best = logits.iter().copied().max().unwrap_or(0);
+    let powers: Vec<f64> = logits.iter().map(|logit| ((logit - best) as f64 * unit).exp()).collect();
+    let sum: f64 = powers.iter().sum();
+    powers.into_iter().map(|power| power / sum).collect()
+}
+
+/// A text that may quote a file or its name: its control characters must not command the terminal.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|letter| if matches!(letter, '\n' | '\t') { letter } else { shown(letter) }).collect()
+}
+
+/// A path for people, on one line.
+pub(crate) fn path_text(path: &Path) -> String {
+    path.display().to_string().chars().map(shown).collect()
+}
+
+fn shown(letter: char) -> char {
+    if letter.is_control() { char::REPLACEMENT_CHARACTER } else { letter }
+}
+
+/// A path as JSON has it. A file's name may be no text at all: what is none becomes U+FFFD, and the document is whole.
+pub(crate) fn path_as_text<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&path.to_string_lossy())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +136,24 @@ mod tests {
         assert_eq!(short(555_422_720), "555.4M");
         assert_eq!(percent(1, 8), "12.5%");
         assert_eq!(percent(0, 0), "-");
+    }
+
+    #[test]
+    fn probabilities_are_a_softmax() {
+        let expected = 1.0 / (1.0 + (-1.0_f64).exp());
+        for (logits, unit, first) in [(&[0, 0, 0, 0][..], 0.5, 0.25), (&[4, 2], 0.5, expected)] {
+            let probabilities = softmax(logits, unit);
+            assert!((probabilities[0] - first).abs() < 1e-12);
+            assert!((probabilities.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        }
+        assert!(softmax(&[i64::from(i32::MAX), 0], 1.0)[0] > 0.999);
+        assert!(softmax(&[], 1.0).is_empty());
+    }
+
+    #[test]
+    fn names_cannot_command_the_terminal() {
+        assert_eq!(printable("a\n\tb\u{1b}[2J\r"), "a\n\tb\u{fffd}[2J\u{fffd}");
+        assert_eq!(path_text(Path::new("a\nb\u{1b}[2J\u{9b}c")), "a\u{fffd}b\u{fffd}[2J\u{fffd}c");
     }
 
     #[test]

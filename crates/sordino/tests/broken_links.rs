@@ -109,6 +109,7 @@ fn a_connection_cut_on_its_way_up_is_an_error_with_words() {
             let place = format!("{verb} cut after {cut_after} of {all} bytes: {words}");
             assert_eq!(output.status.code(), Some(2), "{place}");
             assert!(words.contains("error: ") && words.contains("because: "), "{place}");
+            assert!(!words.contains("docs.rs"), "{place}");
             assert!(["hung up", "cut it", "handshake"].iter().any(|word| words.contains(word)), "{place}");
             if file.exists() {
                 // What is left of a file holds at least one inference.

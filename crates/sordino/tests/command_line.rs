@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use support::scratch::ScratchFile;
+use support::scratch::{ScratchFile, ScratchFolder};
 
 fn sordino(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sordino")).args(arguments).output().unwrap()
@@ -161,6 +161,47 @@ fn refusals_say_what_was_expected() {
         assert!(message.contains(expected), "{arguments:?}: {message}");
         assert_eq!(message.matches(expected).count(), 1, "said twice: {message}");
     }
+}
+
+#[test]
+fn a_file_of_another_kind_is_told_from_what_was_expected() {
+    let photograph = repository().join("crates/sordino/assets/photographs/apple.jpg");
+    let photograph = photograph.to_str().unwrap();
+    let message = refusal(&["inspect", photograph]);
+    assert!(
+        message.contains("is no text; expected a network's name") && message.contains(".onnx"),
+        "{message}"
+    );
+    let message = refusal(&["serve", "resnet18"]);
+    assert!(message.contains("there is no file resnet18; name one made by `sordino freeze`"), "{message}");
+    let state = ScratchFolder::new("no-address");
+    let model = repository().join("models/hybrenet-26k-cifar100.sordino");
+    let message =
+        refusal(&["serve", model.to_str().unwrap(), "--listen", "7441", "--state", &state.at("state")]);
+    assert!(message.contains("write HOST:PORT, such as 127.0.0.1:7441"), "{message}");
+}
+
+#[test]
+fn what_would_be_ignored_or_empty_is_refused() {
+    let model = repository().join("models/hybrenet-26k-cifar100.sordino");
+    let model = model.to_str().unwrap();
+    let message = refusal(&["serve", &format!("={model}")]);
+    assert!(message.contains("write NAME=FILE"), "{message}");
+    let message = refusal(&["serve", model, "--web-compare"]);
+    assert!(message.contains("add --web ADDRESS"), "{message}");
+    for verb in [&["demo"][..], &["verify", "resnet18"]] {
+        let message = refusal(&[verb, &["-n", "0"]].concat());
+        assert!(message.contains("expected a whole number from 1 on"), "{message}");
+    }
+}
+
+#[test]
+fn a_result_that_cannot_be_written_says_where() {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_sordino")).arg("zoo").stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("cannot be written to standard output"), "{message}");
 }
 
 fn seventy_stages() -> String {

@@ -250,7 +250,7 @@ fn answers_are_printed_as_they_come_and_stay_when_the_server_dies() {
         } else {
             let mut line = String::new();
             let mut notes = BufReader::new(client.stderr.as_mut().unwrap());
-            while !line.contains("predicted:") {
+            while !line.contains("1,600 images") {
                 line.clear();
                 notes.read_line(&mut line).unwrap();
             }
@@ -276,6 +276,147 @@ fn answers_are_printed_as_they_come_and_stay_when_the_server_dies() {
     }
 }
 
+const NO_QUOTAS: [&str; 4] = ["--preparations-per-hour", "0", "--answers-per-hour", "0"];
+
+#[test]
+fn a_client_that_is_interrupted_says_what_is_known() {
+    let folder = Folder::new("interrupted");
+    let many = images(&folder, 1600);
+    let server = Server::start(&folder, &[&NO_QUOTAS[..], &["--prepared-per-client", "100000"]].concat());
+    let (key, file) = (folder.path("key"), folder.path("tonight.prepared"));
+    let interrupted = |command: &mut Command, sign: &str, by: Signal| {
+        command.args(["--fingerprint", &server.fingerprint]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut client = Ended(command.spawn().unwrap());
+        let mut notes = BufReader::new(client.0.stderr.take().unwrap());
+        let mut words = String::new();
+        while !words.contains(sign) {
+            assert_ne!(notes.read_line(&mut words).unwrap(), 0, "{words}");
+        }
+        thread::sleep(Duration::from_millis(1000));
+        signal(&client.0, by);
+        let mut said = String::new();
+        client.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        notes.read_to_string(&mut words).unwrap();
+        (client.0.wait().unwrap().code(), said, words)
+    };
+    for number in [Signal::INT, Signal::TERM] {
+        let mut command = server.client("classify");
+        let (code, said, words) = interrupted(command.arg(&many).arg("--json"), "1,600 images", number);
+        assert_eq!(code, Some(2), "{words}");
+        let report: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(report["failure"], "stopped by Ctrl-C or SIGTERM");
+        let known = report["images"].as_array().unwrap().len();
+        assert!((1..1600).contains(&known) && words.contains(&format!("{known} of 1600")), "{words}");
+    }
+    let mut command = server.client("prepare");
+    command.args(["-n", "4000", "--key-file"]).arg(&key).arg("-o").arg(&file);
+    let (code, _, words) = interrupted(&mut command, "of disk here", Signal::INT);
+    assert_eq!(code, Some(2), "{words}");
+    assert!(words.contains("of 4,000 inferences are in") && words.contains("can be used"), "{words}");
+    let mut command = server.client("classify");
+    command.arg(folder.path("images/0.png")).args(["--fingerprint", &server.fingerprint, "--key-file"]);
+    let output = command.arg(&key).arg("--prepared").arg(&file).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let (_, log) = server.stop();
+    assert!(!log.contains("the session broke"), "{log}");
+}
+
+#[test]
+fn a_second_interrupt_ends_a_client_at_once() {
+    let folder = Folder::new("twice");
+    let server = Server::start(&folder, &NO_QUOTAS);
+    let mut command = server.client("classify");
+    command.arg(images(&folder, 1600)).args(["--fingerprint", &server.fingerprint]);
+    let mut client = Ended(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut notes = BufReader::new(client.0.stderr.take().unwrap());
+    let mut words = String::new();
+    while !words.contains("1,600 images") {
+        assert_ne!(notes.read_line(&mut words).unwrap(), 0, "{words}");
+    }
+    thread::sleep(Duration::from_millis(500));
+    // So that nothing under way comes to its end.
+    signal(&server.child, Signal::STOP);
+    thread::sleep(Duration::from_millis(200));
+    signal(&client.0, Signal::INT);
+    while !words.contains("once more stops at once") {
+        assert_ne!(notes.read_line(&mut words).unwrap(), 0, "{words}");
+    }
+    signal(&client.0, Signal::TERM);
+    assert_eq!(client.0.wait().unwrap().code(), Some(128 + Signal::TERM.as_raw()));
+}
+
+#[test]
+fn a_silent_server_is_waited_for_as_long_as_was_said() {
+    let folder = Folder::new("silent");
+    let server = Server::start(&folder, &NO_QUOTAS);
+    let mut command = server.client("classify");
+    command.arg(images(&folder, 1600)).args(["--fingerprint", &server.fingerprint, "--timeout", "1"]);
+    let mut client = Ended(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
+    let mut notes = BufReader::new(client.0.stderr.take().unwrap());
+    let mut words = String::new();
+    while !words.contains("1,600 images") {
+        assert_ne!(notes.read_line(&mut words).unwrap(), 0, "{words}");
+    }
+    signal(&server.child, Signal::STOP);
+    notes.read_to_string(&mut words).unwrap();
+    assert_eq!(client.0.wait().unwrap().code(), Some(2), "{words}");
+    assert!(words.contains("silent for 1 second, or slower than") && words.contains("--timeout"), "{words}");
+}
+
+#[test]
+fn a_server_that_takes_few_images_at_once_answers_a_folder() {
+    let folder = Folder::new("batches");
+    let many = images(&folder, 20);
+    let server = Server::start(&folder, &["--max-prepared", "3"]);
+    let known = ["--fingerprint", server.fingerprint.as_str(), "--json"];
+    let output = server.classify(&many, &known);
+    let words = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    assert!(words.contains("goes on with 2 at a time"), "{words}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["images"].as_array().unwrap().len(), 20);
+    // Who knows it asks for no more.
+    let output = server.classify(&many, &[&known[..], &["--batch", "3"]].concat());
+    assert_eq!(output.status.code(), Some(0));
+    assert!(!text(&output.stderr).contains("at a time"));
+    let (_, log) = server.stop();
+    assert_eq!(log.lines().filter(|line| line.contains("use some first")).count(), 3, "{log}");
+    // One at a time is the least.
+    let server = Server::start(&folder, &["--answers-per-hour", "5", "--store", "none"]);
+    let known = ["--fingerprint", server.fingerprint.as_str(), "--json"];
+    let output = server.classify(&many, &known);
+    let words = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(words.contains("5 of 20 images were classified") && words.contains("in an hour"), "{words}");
+}
+
+#[test]
+fn a_client_has_a_key_of_its_own_and_opens_what_an_earlier_one_sealed() {
+    let folder = Folder::new("own-key");
+    let server = Server::start(&folder, &[]);
+    let home = folder.path("home");
+    let run = |arguments: &[&str], file: &Path| {
+        let mut command = sordino();
+        command.args(arguments).arg(file).env("HOME", &home).env_remove("XDG_STATE_HOME");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    let prepare = ["prepare", "--server", &server.address, "--fingerprint", &server.fingerprint];
+    let (early, late) = (folder.path("early"), folder.path("late"));
+    run(&[&prepare[..], &["-o"]].concat(), &early);
+    let key = home.join(".local/state/sordino/client-prepared.key");
+    // As it was called when servers and clients shared it.
+    std::fs::rename(&key, key.with_file_name("prepared.key")).unwrap();
+    run(&["prepared", "list"], &early);
+    assert!(!key.exists());
+    run(&[&prepare[..], &["-o"]].concat(), &late);
+    assert!(key.exists());
+    for file in [&early, &late] {
+        run(&["prepared", "list"], file);
+        run(&["prepared", "discard", "--local-only"], file);
+    }
+}
+
 #[test]
 fn bad_images_are_named_or_skipped_and_counted() {
     let folder = Folder::new("skip-bad");
@@ -292,7 +433,13 @@ fn bad_images_are_named_or_skipped_and_counted() {
     let output = classify(&[]);
     let words = text(&output.stderr);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{words}");
-    assert!(words.contains("2 of 6 images cannot be used") && words.contains("--skip-bad"), "{words}");
+    assert!(words.contains("2 of 6 images cannot be used; --skip-bad passes over such:\n  "), "{words}");
+    let lines: Vec<_> = words.lines().skip_while(|line| !line.contains("2 of 6")).skip(1).collect();
+    assert_eq!(lines.len(), 2, "{words}");
+    assert!(
+        lines[0].contains("bad.png is not usable: ") && lines[1].contains("cut.jpg is not usable: "),
+        "{words}"
+    );
     let output = classify(&["--skip-bad", "--json"]);
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -350,13 +497,37 @@ fn preparing_asks_first_and_what_is_discarded_frees_the_quota() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!((&list(&there)[0]["left"], &list(&there)[0]["at_server"]), (&1.into(), &1.into()));
 
+    // One that cannot be read hides no other.
+    write(&folder.path("broken.prepared"), &text(&std::fs::read(&file).unwrap()[..8]).repeat(20));
+    let mut command = sordino();
+    command.args(["prepared", "list", folder.0.to_str().unwrap()]).args(&key);
+    let output = command.output().unwrap();
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("tonight.prepared") && said.contains("format version"), "{said}");
+    let listed: Value = serde_json::from_slice(&command.arg("--json").output().unwrap().stdout).unwrap();
+    assert!(listed[0]["error"].as_str().unwrap().contains("format version"), "{listed}");
+    assert_eq!((&listed[0]["left"], &listed[1]["left"]), (&Value::Null, &1.into()));
+    std::fs::remove_file(folder.path("broken.prepared")).unwrap();
+
+    // A key is made to prepare alone.
+    let other = folder.path("other.key");
+    for verb in ["list", "discard"] {
+        let mut command = sordino();
+        let output = command.args(["prepared", verb, path, "--key-file"]).arg(&other).output().unwrap();
+        let words = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words}");
+        assert!(words.contains("there is no key at") && words.contains("`sordino prepare` made"), "{words}");
+        assert!(!other.exists());
+    }
+
     // A copy is as good as the file to be rid of it.
     let copy = folder.path("copy");
     std::fs::rename(&file, &copy).unwrap();
     assert!(refused("3").contains("the server takes 2 more"));
     let output = run(&["prepared", "discard", copy.to_str().unwrap()], &[]);
     let said = text(&output.stdout);
-    assert!(said.contains("1 inferences are gone here, 1 at the server"), "{said} {}", text(&output.stderr));
+    assert!(said.contains("1 inference is gone here, 1 at the server"), "{said} {}", text(&output.stderr));
     assert!(!copy.exists());
     let output = run(&["prepare", "-n", "3"], &["-o", path]);
     assert!(output.status.success(), "{}", text(&output.stderr));

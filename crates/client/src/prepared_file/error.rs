@@ -14,7 +14,7 @@ pub enum PreparedFileError {
     #[error(transparent)]
     File(#[from] SecretFileError),
     /// Something else.
-    #[error("{} is no file of prepared inferences", path.display())]
+    #[error("{} is no file of prepared inferences; expected one that `sordino prepare` made", path.display())]
     Magic {
         /// The file.
         path: PathBuf,
@@ -42,6 +42,17 @@ pub enum PreparedFileError {
     Key {
         /// The file.
         path: PathBuf,
+    },
+    /// Another process has it.
+    #[error(
+        "another process uses {}, and did not end within {seconds} seconds; try again when it has, or wait longer (--timeout)",
+        path.display()
+    )]
+    InUse {
+        /// The file.
+        path: PathBuf,
+        /// How long it was waited for.
+        seconds: u64,
     },
     /// Nothing left.
     #[error("no usable inference is left in {} ({expired} expired); prepare new ones", path.display())]

@@ -172,6 +172,20 @@ fn two_users_of_one_file_never_get_the_same_inference() {
     assert_eq!(all, [1, 2, 3]);
 }
 
+#[test]
+fn who_has_little_patience_hears_that_another_uses_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("prepared");
+    let file = three(&path);
+    let mut heard = 0;
+    let patience = Duration::from_millis(120);
+    let error = PreparedFile::open_within(&path, key(), patience, || heard += 1).unwrap_err();
+    assert!(matches!(error, PreparedFileError::InUse { .. }), "{error}");
+    assert_eq!(heard, 1);
+    drop(file);
+    PreparedFile::open_within(&path, key(), patience, || panic!("nobody uses it")).unwrap();
+}
+
 fn golden_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/prepared-file-v1")
 }

@@ -8,31 +8,36 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
+use inference::InferenceError;
 use inference::client::Answer as Learned;
+use inference::connection::refusal::RefusalCode;
+use inference::requests::MAX_COUNT;
 use inference::transcript::Traffic;
 use network::image::Image;
 use network::text::with_causes;
 
 use super::Answer;
+use super::interrupt::Interrupt;
 use super::link::Link;
 use super::prepare::KeyArguments;
 use super::progress::OfflineProgress;
 use super::rates::KnownRates;
 use super::reach::ServerArguments;
 use crate::image_files::{ImageFileError, image_paths, load_image};
+use crate::report::{counted, printable};
 use client::prepared_file::PreparedFile;
 use client::{ClientError, Cost, PrivateClient, seconds_now};
 use report::{Printer, Skipped, Totals};
 use service::{ByteSize, process_memory};
 
-/// The most images that share round trips.
-const BATCH: usize = 16;
 /// Measuring the link takes ten round trips and two megabytes: it must be little beside what is sent.
 const WORTH_MEASURING: u64 = 32_000_000;
+/// From here on a predicted time says whose it is.
+const LONG: Duration = Duration::from_secs(10);
 /// How many unusable images an error names.
-const NAMED: usize = 5;
+const NAMED: usize = 10;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -46,6 +51,9 @@ pub(super) struct Arguments {
     prepared: Option<PathBuf>,
     #[command(flatten)]
     key: KeyArguments,
+    /// The most images that share round trips; fewer do where memory is short, or the server takes fewer at once.
+    #[arg(long, default_value_t = 16, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_COUNT)))]
+    batch: u32,
     /// Pass over images that cannot be used, and say so at the end, with exit code 1.
     #[arg(long)]
     skip_bad: bool,
@@ -63,23 +71,24 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     process_memory::protect();
     let paths = image_paths(&arguments.images)?;
-    let open = |path: &PathBuf| anyhow::Ok(PreparedFile::open(path, arguments.key.key()?)?);
+    let open = |path: &PathBuf| arguments.key.open(path, arguments.server.patience());
     let mut file = arguments.prepared.as_ref().map(open).transpose()?;
     let mut client = arguments.server.connect_for(file.as_ref())?;
     let (images, skipped) = load(&paths, &client, arguments.skip_bad)?;
     expect_enough(file.as_ref(), images.len())?;
     let (cost, is_link_known) = price(arguments, &mut client, images.len() as u64)?;
     announce(&client, &cost, images.len(), is_link_known);
-    client.on_waiting(|ahead| note(&format!("waiting: {ahead} in line")));
     let mut printer = Printer::new(out, arguments, skipped)?;
     let mut totals = Totals::new(cost, is_link_known, images.len() as u64);
     let outcome = classify_all(arguments, &mut client, file.as_mut(), &images, &mut printer, &mut totals);
+    let outcome = outcome.map_err(|error| arguments.server.explain(error));
     let done = printer.answered();
     // Whatever ended it, what is known by now is said.
     let said = printer.finish(&mut client, &totals, outcome.as_ref().err());
+    let ended = client.finish();
     outcome.with_context(|| format!("{done} of {} images were classified", images.len()))?;
     let has_skipped = said?;
-    client.finish()?;
+    ended?;
     Ok(if has_skipped { Answer::No } else { Answer::Yes })
 }
 
@@ -109,30 +118,76 @@ fn classify_all(
     arguments: &Arguments,
     client: &mut PrivateClient,
     mut file: Option<&mut PreparedFile>,
-    images: &[(&Path, Image)],
+    images: &[Named<'_>],
     printer: &mut Printer<'_>,
     totals: &mut Totals,
 ) -> anyhow::Result<()> {
-    let batch = batch_size(&totals.cost, arguments.server.max_memory.0);
+    let mut size = batch_size(&totals.cost, arguments);
     let progress = OfflineProgress::start_with_lines(client.session_mut().plan(), images.len());
-    client.session_mut().watch(progress.watcher());
-    let start = Instant::now();
-    for batch in images.chunks(batch) {
+    let interrupt = Interrupt::listen(progress.speaker())?;
+    attend(client, &progress);
+    let (start, mut rest) = (Instant::now(), images);
+    while !rest.is_empty() {
+        interrupt.check()?;
+        let batch = &rest[..size.min(rest.len())];
         let answers = classify_batch(client, file.as_deref_mut(), batch, &mut totals.online);
         totals.wall = start.elapsed();
+        if batch.len() > 1 && answers.as_ref().is_err_and(is_limit) {
+            size = batch.len() / 2;
+            progress.speaker()(&format!(
+                "the server takes fewer images at once; goes on with {size} at a time"
+            ));
+            totals.end_session(client);
+            *client = connect_again(arguments, client, file.as_deref())?;
+            attend(client, &progress);
+            progress.set_done(images.len() - rest.len());
+            continue;
+        }
         let mut described = batch.iter().zip(answers?);
-        progress
-            .pause(|| described.try_for_each(|((path, _), answer)| printer.print(path, &answer, client)))?;
-        printer.flush()?;
+        // Flushed before the bar comes back: its line has no end.
+        progress.pause(|| {
+            described.try_for_each(|((path, _), answer)| printer.print(path, &answer, client))?;
+            printer.flush()
+        })?;
+        rest = &rest[batch.len()..];
     }
     progress.finish();
     Ok(())
 }
 
+/// Has the bar show what the client does.
+fn attend(client: &mut PrivateClient, progress: &OfflineProgress) {
+    client.session_mut().watch(progress.watcher());
+    let speaker = progress.speaker();
+    client.on_waiting(move |ahead| speaker(&format!("waiting: {ahead} in line")));
+}
+
+/// Whether more was asked for than the server gives to one client.
+fn is_limit(error: &ClientError) -> bool {
+    matches!(
+        error,
+        ClientError::Inference(InferenceError::Refused { refusal, .. }) if refusal.code == RefusalCode::Limit
+    )
+}
+
+/// A new session with the same model: a server that refused something has ended the old one.
+fn connect_again(
+    arguments: &Arguments,
+    client: &mut PrivateClient,
+    file: Option<&PreparedFile>,
+) -> anyhow::Result<PrivateClient> {
+    let mut again = arguments.server.connect_for(file)?;
+    let before = client.session_mut().agreement();
+    if let Some(what) = before.difference(again.session_mut().agreement()) {
+        bail!("the server's model is another than a moment ago: {what} differs; ask again");
+    }
+    Ok(again)
+}
+
 fn classify_batch(
     client: &mut PrivateClient,
     file: Option<&mut PreparedFile>,
-    batch: &[(&Path, Image)],
+    batch: &[Named<'_>],
     online: &mut Duration,
 ) -> Result<Vec<Learned>, ClientError> {
     let images: Vec<_> = batch.iter().map(|(_, image)| image.clone()).collect();
@@ -178,54 +233,66 @@ fn load<'a>(
     Ok((images, bad.into_iter().map(skipped).collect()))
 }
 
-/// The first bad image with its reason; others by name.
-fn refuse_bad(bad: Vec<(&PathBuf, ImageFileError)>, all: usize) -> anyhow::Result<()> {
+/// How many cannot be used, then a line for each with its reason.
+fn refuse_bad(mut bad: Vec<(&PathBuf, ImageFileError)>, all: usize) -> anyhow::Result<()> {
     let count = bad.len();
-    let mut bad = bad.into_iter();
-    let Some((_, first)) = bad.next() else { return Ok(()) };
     if count == 1 && all == 1 {
-        return Err(first.into());
+        return bad.pop().map_or(Ok(()), |(_, only)| Err(only.into()));
     }
-    let others: Vec<_> = bad.take(NAMED).map(|(path, _)| path.display().to_string()).collect();
-    let also = if others.is_empty() { String::new() } else { format!(" (also {})", others.join(", ")) };
+    if count == 0 {
+        return Ok(());
+    }
+    let mut lines: Vec<_> = bad.iter().take(NAMED).map(|(_, error)| with_causes(error)).collect();
+    if count > NAMED {
+        lines.push(format!("and {} more", count - NAMED));
+    }
     let advice = if count == all { "" } else { "; --skip-bad passes over such" };
-    Err(first).with_context(|| format!("{count} of {all} images cannot be used{also}{advice}"))
+    bail!("{count} of {all} images cannot be used{advice}:\n  {}", lines.join("\n  "))
 }
 
 /// As many images as share round trips within the memory.
-fn batch_size(cost: &Cost, max_memory: u64) -> usize {
-    ((max_memory / cost.memory.max(1)) as usize).clamp(1, BATCH)
+fn batch_size(cost: &Cost, arguments: &Arguments) -> usize {
+    let fitting = arguments.server.max_memory.0 / cost.memory.max(1);
+    fitting.clamp(1, arguments.batch.into()) as usize
 }
 
 /// Says what it will cost; asks nothing.
 fn announce(client: &PrivateClient, cost: &Cost, images: usize, is_link_known: bool) {
     let all = cost.for_images(images as u64);
-    let bytes = |traffic: &Traffic| ByteSize(traffic.bytes_up + traffic.bytes_down);
-    note(&format!(
-        "{}: {images} image{}, {} before and {} after they are needed, {} of memory for each",
-        client.model(),
-        if images == 1 { "" } else { "s" },
-        bytes(&all.offline),
-        bytes(&all.online),
-        ByteSize(cost.memory),
-    ));
-    let KnownRates { processor, rates } = KnownRates::load();
-    let [offline, online] =
-        [all.offline_time(&rates), all.online_time(&rates)].map(|time| time.as_secs_f64());
-    let link = &cost.link;
-    let on = match is_link_known {
-        true => format!(
-            "on a link of {:.0} Mb/s down, {:.0} Mb/s up, {:.1} ms round trip",
-            link.down * 8e-6,
-            link.up * 8e-6,
-            link.round_trip.as_secs_f64() * 1e3,
-        ),
-        false => "and what the link takes (--link 100mbps,20ms says it)".to_owned(),
+    let bytes = |traffic: &Traffic| traffic.bytes_up + traffic.bytes_down;
+    let offline = match bytes(&all.offline) {
+        0 => String::new(),
+        bytes => format!("{} offline, ", ByteSize(bytes)),
     };
-    note(&format!("predicted: {offline:.2} s + {online:.2} s {on}; computing as on {processor}"));
+    let KnownRates { processor, rates } = KnownRates::load();
+    let time = all.offline_time(&rates) + all.online_time(&rates);
+    let about = match time.as_secs_f64() {
+        seconds if seconds < 0.1 => "less than 0.1".to_owned(),
+        seconds => format!("about {seconds:.1}"),
+    };
+    let link = match is_link_known {
+        true => format!(
+            " on a link of {:.0} Mb/s down, {:.0} Mb/s up, {:.1} ms round trip",
+            cost.link.down * 8e-6,
+            cost.link.up * 8e-6,
+            cost.link.round_trip.as_secs_f64() * 1e3,
+        ),
+        false => " and the link".to_owned(),
+    };
+    // Who waits for long asks what the figure is worth.
+    let rates = match time >= LONG {
+        true => format!("; computing as on {processor}"),
+        false => String::new(),
+    };
+    note(&format!(
+        "{}: {}: {offline}{} online, {about} s{link}{rates}",
+        client.model(),
+        counted(images as u64, "image"),
+        ByteSize(bytes(&all.online)),
+    ));
 }
 
 /// Progress goes to stderr; nothing can be done when that is closed.
 fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "{}", printable(text));
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::rates::KnownRates;
 use super::{Answer, trainer, write_json};
+use crate::report::path_text;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -49,7 +50,7 @@ struct Feature {
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     if arguments.measure {
         let path = measure::measure()?.save()?;
-        let _ = writeln!(std::io::stderr(), "rates of this machine are in {}", path.display());
+        let _ = writeln!(std::io::stderr(), "rates of this machine are in {}", path_text(&path));
     }
     let diagnosis = Diagnosis::of_this_machine();
     if arguments.json {
@@ -63,7 +64,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         None => writeln!(out, "memory     unknown")?,
     }
     let training = match diagnosis.gpu {
-        None => "not built in: scripts/libtorch && cargo build --release -p sordino --features training",
+        None => "not built in: scripts/libtorch && cargo install --path crates/sordino --features training",
         Some(true) => "built in; a GPU can be used (--device cuda)",
         Some(false) => {
             "built in; no GPU that it can use: it trains on the processor (an NVIDIA driver and libtorch with CUDA are \

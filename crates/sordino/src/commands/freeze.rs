@@ -16,9 +16,9 @@ use network::freeze::FreezeReport;
 use network::inference_model::InferenceModel;
 use serde::Serialize;
 
-use super::model::{Calibration, ModelArguments, Origin, is_model_file};
+use super::model::{Calibration, ModelArguments, Origin, is_model_file, normalization_text};
 use super::{Answer, write_json};
-use crate::report::{Table, counted, short};
+use crate::report::{Table, counted, path_as_text, path_text, short};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -38,6 +38,7 @@ pub(super) struct Arguments {
 #[derive(Serialize)]
 struct Report {
     network: String,
+    #[serde(serialize_with = "path_as_text")]
     file: PathBuf,
     bytes: u64,
     /// BLAKE3 of the model, which names it.
@@ -45,6 +46,9 @@ struct Report {
     weights: Origin,
     calibration: Calibration,
     class_names: bool,
+    /// What is subtracted from each channel of pixels from 0 to 1, and what divides it then.
+    mean: Vec<f32>,
+    deviation: Vec<f32>,
     #[serde(flatten)]
     counts: Counts,
     overflow_count: u64,
@@ -87,6 +91,8 @@ impl Report {
             weights: arguments.model.origin(),
             calibration: arguments.model.calibration(),
             class_names: !model.outline().class_names.is_empty(),
+            mean: model.outline().image.mean.clone(),
+            deviation: model.outline().image.deviation.clone(),
             counts: model.outline().counts(),
             overflow_count: freezing.overflow_count(),
             accuracy: None,
@@ -97,18 +103,25 @@ impl Report {
     fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let freezing = &self.freezing;
         let megabytes = self.bytes as f64 / 1e6;
-        writeln!(out, "{} frozen to {}, {megabytes:.3} MB", self.network, self.file.display())?;
+        writeln!(out, "{} frozen to {}, {megabytes:.3} MB", self.network, path_text(&self.file))?;
         writeln!(out, "digest {}", self.digest)?;
+        writeln!(out, "{}", normalization_text(&self.mean, &self.deviation))?;
         if let Some(warning) = self.weights.warning() {
             writeln!(out, "note: {warning}")?;
         }
         writeln!(out)?;
-        let mut table = Table::new(&["<linear layer", "input ring", "output ring", "bits trimmed"]);
+        let has_trimmed = freezing.layers.iter().any(|layer| layer.trimmed_bits > 0);
+        let columns = ["<linear layer", "input ring", "output ring", "bits trimmed"];
+        let shown = if has_trimmed { 4 } else { 3 };
+        let mut table = Table::new(&columns[..shown]);
         for layer in &freezing.layers {
             let bits = |bits: u32| format!("{bits} bits");
             let trimmed =
                 if layer.trimmed_bits == 0 { String::new() } else { layer.trimmed_bits.to_string() };
-            table.row(vec![layer.name.clone(), bits(layer.input_ring_bits), bits(layer.ring_bits), trimmed]);
+            let mut cells =
+                vec![layer.name.clone(), bits(layer.input_ring_bits), bits(layer.ring_bits), trimmed];
+            cells.truncate(shown);
+            table.row(cells);
         }
         table.write(out)?;
         writeln!(

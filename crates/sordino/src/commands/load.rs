@@ -1,10 +1,11 @@
 //! A network by name or file, as every verb takes it.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use clap::Args;
-use network::spec::NetworkSpec;
+use network::spec::{NetworkSpec, SpecFileError};
 use network::zoo::{self, ZooError};
 
 use super::model::is_onnx_file;
@@ -65,8 +66,17 @@ impl NetworkArguments {
             let side = self.input.unwrap_or(usual_side);
             return Ok(zoo::build(&self.network, side, classes.unwrap_or(usual_classes))?);
         }
-        let spec =
-            NetworkSpec::from_file(path).with_context(|| format!("{} is not usable", path.display()))?;
+        let spec = NetworkSpec::from_file(path);
+        if let Err(SpecFileError::Unreadable { source, .. }) = &spec
+            && source.kind() == ErrorKind::InvalidData
+        {
+            bail!(
+                "{} is no text; expected a network's name, its description as TOML, an ONNX file (.onnx) or a model \
+                 (.sordino)",
+                path.display()
+            );
+        }
+        let spec = spec.with_context(|| format!("{} is not usable", path.display()))?;
         if self.input.is_none() && classes.is_none() {
             return Ok(spec);
         }

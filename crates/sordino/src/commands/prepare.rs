@@ -1,25 +1,27 @@
 //! `sordino prepare --server ADDRESS -n COUNT -o FILE`: does the offline work of images that do not exist yet.
 
+mod key;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use crypto::secret::Secret;
 use inference::plan::Plan;
 use inference::requests::Room;
 use serde::Serialize;
 
+use super::interrupt::Interrupt;
 use super::link::Link;
 use super::progress::OfflineProgress;
 use super::reach::ServerArguments;
 use super::{Answer, write_json};
+use crate::report::{counted, path_as_text, path_text};
 use client::prepared_file::{Description, MAX_SLOTS, PreparedFile};
 use client::{PrivateClient, seconds_now};
-use sealed::keyring;
-use sealed::secret_file::{KEY_BYTES, read_or_make_key};
-use service::{ByteSize, identity, process_memory};
+pub(super) use key::KeyArguments;
+use service::{ByteSize, process_memory};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -38,52 +40,9 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-/// What opens a file of prepared inferences.
-#[derive(Debug, Args)]
-pub(super) struct KeyArguments {
-    /// The key that seals prepared inferences, made if there is none [default: prepared.key in Sordino's folder].
-    #[arg(long, value_name = "FILE")]
-    key_file: Option<PathBuf>,
-    /// The same key from elsewhere: keyring:NAME is the kernel's keyring of this user, file:PATH a file.
-    #[arg(long, value_name = "SOURCE", conflicts_with = "key_file")]
-    key: Option<KeySource>,
-}
-
-/// Where a key comes from.
-#[derive(Clone, Debug)]
-enum KeySource {
-    File(PathBuf),
-    Keyring(String),
-}
-
-impl std::str::FromStr for KeySource {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some(("keyring", name)) => Ok(Self::Keyring(name.to_owned())),
-            Some(("file", path)) => Ok(Self::File(path.into())),
-            _ => Err(format!("{text:?} names no key; write keyring:NAME or file:PATH")),
-        }
-    }
-}
-
-impl KeyArguments {
-    pub(super) fn key(&self) -> anyhow::Result<Secret<[u8; KEY_BYTES]>> {
-        match (&self.key, &self.key_file) {
-            (Some(KeySource::Keyring(name)), _) => return Ok(keyring::read_or_make_key(name)?),
-            (Some(KeySource::File(path)), _) | (None, Some(path)) => return Ok(read_or_make_key(path)?),
-            (None, None) => {}
-        }
-        let folder = identity::default_state_folder()
-            .context("there is no folder for a key; name a file with --key-file")?;
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        Ok(read_or_make_key(&folder.join("prepared.key"))?)
-    }
-}
-
 #[derive(Serialize)]
 struct Report {
+    #[serde(serialize_with = "path_as_text")]
     file: PathBuf,
     model: String,
     prepared: u32,
@@ -94,7 +53,7 @@ struct Report {
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     process_memory::protect();
-    let key = arguments.key.key()?;
+    let key = arguments.key.key_or_new()?;
     let mut client = arguments.server.connect()?;
     let description = client.describe_file(&arguments.server.server)?;
     let plan = std::sync::Arc::clone(client.session_mut().plan());
@@ -102,11 +61,15 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let mut file = PreparedFile::create(&arguments.output, key, description, &plan, arguments.count)?;
     let progress = OfflineProgress::start_with_lines(&plan, arguments.count as usize);
     client.session_mut().watch(progress.watcher());
+    let interrupt = Interrupt::listen(progress.speaker())?;
     let start = Instant::now();
     for number in 0..arguments.count {
-        if let Err(error) = client.prepare_into(&mut file) {
+        let prepared = interrupt.check().and_then(|()| Ok(client.prepare_into(&mut file)?));
+        if let Err(error) = prepared {
             progress.finish();
-            return Err(left_behind(arguments, file, number, error.into()));
+            // A session that broke has no end to tell.
+            let _ = client.finish();
+            return Err(left_behind(arguments, file, number, arguments.server.explain(error)));
         }
     }
     progress.finish();
@@ -124,12 +87,12 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     }
     writeln!(
         out,
-        "{} inferences of {} in {} ({:.1} MB each); classify IMAGE --prepared {} uses them",
-        report.prepared,
+        "{} of {} in {} ({:.1} MB each); classify IMAGE --prepared {} uses them",
+        counted(report.prepared.into(), "inference"),
         report.model,
-        report.file.display(),
+        path_text(&report.file),
         report.bytes_each as f64 / 1e6,
-        report.file.display()
+        path_text(&report.file)
     )?;
     Ok(Answer::Yes)
 }
@@ -144,7 +107,9 @@ fn ask_before(
     let (count, output) = (arguments.count, &arguments.output);
     // Whoever waited for hours would hear it at the end otherwise.
     ensure!(!output.exists(), "{} exists; one that exists is not touched, name another", output.display());
-    let room = client.room()?;
+    let room = client
+        .room()
+        .with_context(|| format!("nothing can be prepared ahead at {}", arguments.server.server))?;
     let traffic = client.cost_on(Link::LOOPBACK.speed()).for_images(count.into()).offline;
     let crossing = traffic.bytes_up + traffic.bytes_down;
     let needed = PreparedFile::full_bytes(plan, description, count);
@@ -152,10 +117,10 @@ fn ask_before(
     // Progress goes to stderr; nothing can be done when that is closed.
     let _ = writeln!(
         std::io::stderr(),
-        "{}: {count} inference{}, {} over the link, {} of disk here ({} free); the server has {} of yours, takes {} more, \
+        "{}: {}, {} over the link, {} of disk here ({} free); the server has {} of yours, takes {} more, \
          each for {}",
         client.model(),
-        if count == 1 { "" } else { "s" },
+        counted(count.into(), "inference"),
         ByteSize(crossing),
         ByteSize(needed),
         ByteSize(free),
@@ -180,9 +145,9 @@ fn expect_room(count: u32, room: &Room) -> anyhow::Result<()> {
         return Ok(());
     }
     bail!(
-        "the server takes {} more inferences of yours, {count} were asked for; it has {} already: use or discard some \
+        "the server takes {} of yours, {count} were asked for; it has {} already: use or discard some \
          (sordino prepared discard), ask for fewer with -n, or wait until some expire",
-        room.count,
+        counted(room.count, "more inference"),
         room.stored
     )
 }
@@ -205,14 +170,12 @@ pub(super) fn hours(seconds: u64) -> String {
 
 /// A file without an inference is of no use to anybody; one with some can be used.
 fn left_behind(arguments: &Arguments, file: PreparedFile, done: u32, error: anyhow::Error) -> anyhow::Error {
-    let (count, path) = (arguments.count, arguments.output.display());
+    let (count, path) = (counted(arguments.count.into(), "inference"), arguments.output.display());
     if done > 0 {
-        return error.context(format!("{done} of {count} inferences are in {path}, and can be used"));
+        return error.context(format!("{done} of {count} are in {path}, and can be used"));
     }
     match file.remove() {
-        Ok(()) => error.context(format!("none of {count} inferences was prepared; {path} was not made")),
-        Err(_) => {
-            error.context(format!("none of {count} inferences was prepared; {path} is empty, remove it"))
-        }
+        Ok(()) => error.context(format!("none of {count} was prepared; {path} was not made")),
+        Err(_) => error.context(format!("none of {count} was prepared; {path} is empty, remove it")),
     }
 }

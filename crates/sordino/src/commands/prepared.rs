@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, Subcommand};
-use client::prepared_file::{PreparedFile, StoredEntry};
+use client::prepared_file::{PreparedFile, PreparedFileError, StoredEntry};
 use client::seconds_now;
+use network::text::with_causes;
 use serde::Serialize;
 use service::process_memory;
 
 use super::prepare::{KeyArguments, hours};
 use super::reach::ReachArguments;
 use super::{Answer, write_json};
-use crate::report::Table;
+use crate::report::{Table, path_as_text, path_text, printable};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -77,7 +78,18 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
 /// One file, as `--json` lists it.
 #[derive(Serialize)]
 struct Listed {
+    #[serde(serialize_with = "path_as_text")]
     file: PathBuf,
+    #[serde(flatten)]
+    found: Option<Found>,
+    /// Why nothing is known of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// What is in a file.
+#[derive(Serialize)]
+struct Found {
     server: String,
     model: String,
     /// Inferences that are in the file and have not expired.
@@ -97,57 +109,85 @@ fn list(arguments: &ListArguments, out: &mut dyn Write) -> anyhow::Result<Answer
     let paths = prepared_files(&arguments.files)?;
     let mut listed = Vec::new();
     for path in &paths {
-        // Looked at without a lock, so that nobody who uses it is waited for.
-        let file = PreparedFile::look(path, arguments.key.key()?)?;
-        let at_server = match &arguments.server {
-            Some(server) => {
-                let model = file.description().model.clone();
-                let mut client = arguments.reach.connect_to_talk(server, &model)?;
-                let ids = client.list_stored(&file)?;
-                client.finish()?;
-                Some(ids)
-            }
-            None => None,
+        // One that cannot be read hides no other.
+        let (found, error) = match look(arguments, path) {
+            Ok(found) => (Some(found), None),
+            Err(error) if error.is::<PreparedFileError>() => (None, Some(with_causes(error.as_ref()))),
+            Err(error) => return Err(error),
         };
-        let now = seconds_now();
-        let (left, expired): (Vec<_>, Vec<_>) =
-            file.entries()?.into_iter().partition(|entry| entry.expires > now);
-        let is_known = |entry: &&StoredEntry| at_server.as_ref().is_some_and(|ids| ids.contains(&entry.id));
-        listed.push(Listed {
-            file: path.clone(),
-            server: file.description().server.clone(),
-            model: file.description().model.clone(),
-            left: left.len(),
-            expired: expired.len(),
-            first_expires_s: left.iter().map(|entry| entry.expires - now).min(),
-            at_server: at_server.as_ref().map(|_| left.iter().filter(is_known).count()),
-            bytes: disk_bytes(path)?,
-        });
+        listed.push(Listed { file: path.clone(), found, error });
     }
     if arguments.json {
-        return write_json(out, &listed);
+        write_json(out, &listed)?;
+    } else {
+        table(&listed).write(out)?;
     }
-    let mut table =
-        Table::new(&["<file", "<server", "<model", "left", "expired", "first expires in", "at server", "MB"]);
-    for file in &listed {
-        table.row(vec![
-            file.file.display().to_string(),
-            file.server.clone(),
-            file.model.clone(),
-            file.left.to_string(),
-            file.expired.to_string(),
-            file.first_expires_s.map_or_else(|| "-".to_owned(), hours),
-            file.at_server.map_or_else(|| "-".to_owned(), |count| count.to_string()),
-            format!("{:.1}", file.bytes as f64 / 1e6),
-        ]);
+    let is_whole = listed.iter().all(|file| file.error.is_none());
+    Ok(if is_whole { Answer::Yes } else { Answer::No })
+}
+
+/// Looks at a file without a lock, so that nobody who uses it is waited for.
+fn look(arguments: &ListArguments, path: &Path) -> anyhow::Result<Found> {
+    let file = arguments.key.look(path)?;
+    let now = seconds_now();
+    let (left, expired): (Vec<_>, Vec<_>) =
+        file.entries()?.into_iter().partition(|entry| entry.expires > now);
+    let at_server = match &arguments.server {
+        Some(server) => {
+            let model = file.description().model.clone();
+            let mut client = arguments.reach.connect_to_talk(server, &model)?;
+            let ids = client.list_stored(&file)?;
+            client.finish()?;
+            Some(ids)
+        }
+        None => None,
+    };
+    let is_known = |entry: &&StoredEntry| at_server.as_ref().is_some_and(|ids| ids.contains(&entry.id));
+    Ok(Found {
+        server: file.description().server.clone(),
+        model: file.description().model.clone(),
+        left: left.len(),
+        expired: expired.len(),
+        first_expires_s: left.iter().map(|entry| entry.expires.saturating_sub(now)).min(),
+        at_server: at_server.as_ref().map(|_| left.iter().filter(is_known).count()),
+        bytes: disk_bytes(path)?,
+    })
+}
+
+/// A row for each file; a last column where something is wrong with one.
+fn table(listed: &[Listed]) -> Table {
+    let mut columns =
+        vec!["<file", "<server", "<model", "left", "expired", "first expires in", "at server", "MB"];
+    let is_whole = listed.iter().all(|file| file.error.is_none());
+    if !is_whole {
+        columns.push("<error");
     }
-    table.write(out)?;
-    Ok(Answer::Yes)
+    let mut table = Table::new(&columns);
+    let or_dash = |cell: Option<String>| cell.unwrap_or_else(|| "-".to_owned());
+    for Listed { file, found, error } in listed {
+        let cell = |of: &dyn Fn(&Found) -> String| or_dash(found.as_ref().map(of));
+        let mut cells = vec![
+            path_text(file),
+            cell(&|found| found.server.clone()),
+            cell(&|found| found.model.clone()),
+            cell(&|found| found.left.to_string()),
+            cell(&|found| found.expired.to_string()),
+            cell(&|found| or_dash(found.first_expires_s.map(hours))),
+            cell(&|found| or_dash(found.at_server.map(|count| count.to_string()))),
+            cell(&|found| format!("{:.1}", found.bytes as f64 / 1e6)),
+        ];
+        if !is_whole {
+            cells.push(error.as_deref().map(printable).unwrap_or_default());
+        }
+        table.row(cells);
+    }
+    table
 }
 
 /// One file that is gone, as `--json` says it.
 #[derive(Serialize)]
 struct Discarded {
+    #[serde(serialize_with = "path_as_text")]
     file: PathBuf,
     /// Inferences that were in it.
     here: usize,
@@ -159,7 +199,7 @@ struct Discarded {
 fn discard(arguments: &DiscardArguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     let mut discarded = Vec::new();
     for path in &arguments.files {
-        let file = PreparedFile::open(path, arguments.key.key()?)?;
+        let file = arguments.key.open(path, arguments.reach.patience())?;
         let here = file.entries()?.len();
         // The server first: without the file nobody could tell it any more.
         let at_server = if arguments.local_only { None } else { Some(tell_server(arguments, &file, path)?) };
@@ -170,7 +210,11 @@ fn discard(arguments: &DiscardArguments, out: &mut dyn Write) -> anyhow::Result<
                 Some(count) => format!("{count} at the server"),
                 None => "the server's halves wait until they expire".to_owned(),
             };
-            writeln!(out, "{}: {here} inferences are gone here, {told}", path.display())?;
+            let here = match here {
+                1 => "1 inference is".to_owned(),
+                _ => format!("{here} inferences are"),
+            };
+            writeln!(out, "{}: {here} gone here, {told}", path_text(path))?;
             out.flush()?;
         }
         discarded.push(gone);

@@ -1,14 +1,18 @@
 //! Which server a verb talks to, and how it knows that it is the right one.
 
+use std::io::{self, Write};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Once;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use client::prepared_file::PreparedFile;
-use client::{ConnectOptions, PrivateClient};
+use client::{ClientError, ConnectOptions, PrivateClient};
+use inference::InferenceError;
 use inference::client::Wishes;
+use inference::connection::frame::FrameError;
 use inference::connection::{CertifiedKey, DEFAULT_LEAST_RATE, Fingerprint, Trust};
 use inference::setup::messages::ModelName;
 use network::digest::Digest;
@@ -17,6 +21,10 @@ use service::ByteSize;
 use service::settings::ReluMode;
 
 use super::link::Link;
+use crate::report::{counted, path_text};
+
+/// A model whose description is longer is refused, however much memory is allowed.
+const LONGEST_OUTLINE: u64 = 64 << 20;
 
 /// Which server, and how to know that it is the right one.
 #[derive(Debug, Args)]
@@ -43,7 +51,7 @@ pub(super) struct ServerArguments {
     #[arg(long, default_value = "4G", value_name = "SIZE")]
     pub(super) max_memory: ByteSize,
     /// Bytes a second, over a whole phase, below which the link is given up.
-    #[arg(long, default_value_t = DEFAULT_LEAST_RATE, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = DEFAULT_LEAST_RATE, value_name = "BYTES", value_parser = super::at_least_one)]
     min_rate: u64,
     /// Threads to compute with.
     #[arg(long, default_value = "1", value_name = "COUNT")]
@@ -80,6 +88,11 @@ pub(super) struct ReachArguments {
 }
 
 impl ServerArguments {
+    /// How long who is silent is waited for.
+    pub(super) fn patience(&self) -> Duration {
+        self.reach.patience()
+    }
+
     /// Connects, or says how to.
     pub(super) fn connect(&self) -> anyhow::Result<PrivateClient> {
         self.connect_for(None)
@@ -103,25 +116,58 @@ impl ServerArguments {
             wishes,
             least_rate: self.min_rate,
             threads: self.threads,
-            halves: self.cache_folder(),
+            halves: self.cache_folder()?,
+            unkept: say_unkept,
             ..self.reach.options(&self.server)?
         };
-        connect(&self.server, options)
+        connect(&self.server, options).map_err(|error| self.explain(error))
+    }
+
+    /// Adds what the flags have to do with it.
+    pub(super) fn explain(&self, error: anyhow::Error) -> anyhow::Error {
+        let cause = error.chain().find_map(|cause| cause.downcast_ref::<ClientError>());
+        let limit = &self.max_memory;
+        match cause {
+            Some(ClientError::Inference(InferenceError::TimedOut)) => {
+                let silence = counted(self.reach.patience().as_secs(), "second");
+                error.context(format!(
+                    "the server was silent for {silence}, or slower than {} bytes a second; a larger --timeout or a smaller \
+                     --min-rate waits longer",
+                    self.min_rate
+                ))
+            }
+            Some(ClientError::Inference(InferenceError::Frame(FrameError::TooLong { .. })))
+                if limit.0 < LONGEST_OUTLINE =>
+            {
+                error.context(format!(
+                    "the server's model needs more than {limit} of memory; raise --max-memory"
+                ))
+            }
+            _ => error,
+        }
     }
 
     /// The folder that was named, or the usual one where the user has a home.
-    fn cache_folder(&self) -> Option<PathBuf> {
+    fn cache_folder(&self) -> anyhow::Result<Option<PathBuf>> {
+        if let Some(named) = self.cache.as_ref().filter(|named| named.exists() && !named.is_dir()) {
+            bail!("{} is no folder; --cache takes one, which need not exist yet", named.display());
+        }
         let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let usual = || folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
-        match (&self.cache, self.no_cache) {
+        Ok(match (&self.cache, self.no_cache) {
             (_, true) => None,
             (Some(named), false) => Some(named.clone()),
             (None, false) => usual().map(|cache| cache.join("sordino")),
-        }
+        })
     }
 }
 
 impl ReachArguments {
+    /// How long who is silent is waited for.
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_secs(self.timeout.max(1))
+    }
+
     /// Connects for questions and answers alone, to whichever model has this name.
     pub(super) fn connect_to_talk(&self, server: &str, model: &str) -> anyhow::Result<PrivateClient> {
         let model = self.model(Some(model))?;
@@ -138,7 +184,7 @@ impl ReachArguments {
             }
             _ => None,
         };
-        let silence = Duration::from_secs(self.timeout.max(1));
+        let silence = self.patience();
         Ok(ConnectOptions { certificate, silence, ..ConnectOptions::new(self.trust(server)?) })
     }
 
@@ -163,6 +209,20 @@ impl ReachArguments {
              that with --ca FILE"
         )
     }
+}
+
+/// Says once that the cache is of no use.
+fn say_unkept(folder: &Path, error: &io::Error) {
+    static SAID: Once = Once::new();
+    // Nothing can be done when stderr is closed.
+    SAID.call_once(|| {
+        let _ = writeln!(
+            io::stderr(),
+            "note: nothing can be kept in {} ({error}): every session fetches that part again; name a folder with \
+             --cache, or say --no-cache",
+            path_text(folder)
+        );
+    });
 }
 
 fn connect(server: &str, options: ConnectOptions) -> anyhow::Result<PrivateClient> {

@@ -174,7 +174,9 @@ fn end_with_stdin() {
 }
 
 fn bind(address: &str) -> anyhow::Result<TcpListener> {
-    let found = address.to_socket_addrs().with_context(|| format!("{address} is no address to listen on"))?;
+    let found = address.to_socket_addrs().with_context(|| {
+        format!("{address} is no address to listen on; write HOST:PORT, such as 127.0.0.1:7441")
+    })?;
     let found: Vec<_> = found.collect();
     TcpListener::bind(&found[..]).map_err(|error| {
         let advice = match error.kind() {

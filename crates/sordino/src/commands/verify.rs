@@ -31,7 +31,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     model: ModelArguments,
     /// How many images to compare on [default: 100 random ones, or all of --images].
-    #[arg(short = 'n', long = "count", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long = "count", value_name = "COUNT", value_parser = super::at_least_one)]
     count: Option<u64>,
     /// Compare on the images of this folder (PNG, JPEG, WebP, GIF, BMP, TIFF) instead of random ones.
     #[arg(long, value_name = "DIR")]
@@ -46,6 +46,9 @@ pub(super) struct Arguments {
     /// How ReLUs are computed.
     #[arg(long, value_enum, default_value = "fast")]
     relu: ReluMode,
+    /// Also say where and by how much rounding in private differs from plain rounding, as it should.
+    #[arg(long)]
+    verbose: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -73,7 +76,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     if arguments.json {
         write_json(out, &report)?;
     } else {
-        report.write(out)?;
+        report.write(out, arguments.verbose)?;
     }
     Ok(report.answer())
 }

@@ -15,6 +15,7 @@ use client::{Cost, PrivateClient};
 use super::Arguments;
 use crate::commands::rates::KnownRates;
 use crate::commands::write_json;
+use crate::report::{path_as_text, path_text, softmax};
 
 /// What all images together took so far.
 pub(super) struct Totals {
@@ -25,17 +26,34 @@ pub(super) struct Totals {
     images: u64,
     pub(super) wall: Duration,
     pub(super) online: Duration,
+    /// What sessions before this one sent and received.
+    earlier: [u64; 2],
 }
 
 impl Totals {
     pub(super) fn new(cost: Cost, is_link_known: bool, images: u64) -> Self {
-        Self { cost, is_link_known, images, wall: Duration::ZERO, online: Duration::ZERO }
+        Self { cost, is_link_known, images, wall: Duration::ZERO, online: Duration::ZERO, earlier: [0; 2] }
     }
+
+    /// Counts what a session took that another one follows.
+    pub(super) fn end_session(&mut self, client: &mut PrivateClient) {
+        let [up, down] = bytes_of(client);
+        self.earlier = [self.earlier[0] + up, self.earlier[1] + down];
+    }
+}
+
+/// Bytes up and down of a session.
+fn bytes_of(client: &mut PrivateClient) -> [u64; 2] {
+    let transcript = client.session_mut().connection().transcript();
+    let phases = [Phase::SetUp, Phase::Offline, Phase::Online, Phase::Service];
+    let traffic = phases.map(|phase| transcript.phase(phase));
+    [traffic.iter().map(|phase| phase.bytes_up).sum(), traffic.iter().map(|phase| phase.bytes_down).sum()]
 }
 
 /// An image that cannot be used, and why.
 #[derive(Serialize)]
 pub(super) struct Skipped {
+    #[serde(serialize_with = "path_as_text")]
     pub(super) file: PathBuf,
     pub(super) error: String,
 }
@@ -50,6 +68,9 @@ pub(super) struct Printer<'a> {
     images: Vec<ImageReport>,
     skipped: Vec<Skipped>,
 }
+
+/// Above the first answer in text, as wide as its columns.
+const HEADING: &str = "  probability     logit  class";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
@@ -89,6 +110,9 @@ impl<'a> Printer<'a> {
         answer: &Answer,
         client: &PrivateClient,
     ) -> anyhow::Result<()> {
+        if self.form == Form::Text && self.answered == 0 && client.reveal() == Reveal::Logits {
+            writeln!(self.out, "{HEADING}")?;
+        }
         self.answered += 1;
         let image = ImageReport::new(path, answer, client.outline(), self.top);
         match self.form {
@@ -173,6 +197,7 @@ struct Report {
 
 #[derive(Serialize)]
 struct ImageReport {
+    #[serde(serialize_with = "path_as_text")]
     file: PathBuf,
     best: Vec<Guess>,
 }
@@ -185,15 +210,21 @@ struct Guess {
     /// The logit; none where the server reveals the class alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     logit: Option<f64>,
+    /// Its part in the softmax of all logits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    probability: Option<f64>,
 }
 
 impl ImageReport {
     fn new(path: &Path, answer: &Answer, outline: &ModelOutline, top: usize) -> Self {
         let name = |class| outline.class_name(class).map(str::to_owned);
         let best = match answer {
-            Answer::Class(class) => vec![Guess { class: *class, name: name(*class), logit: None }],
+            Answer::Class(class) => {
+                vec![Guess { class: *class, name: name(*class), logit: None, probability: None }]
+            }
             Answer::Logits(logits) => {
                 let unit = (-(outline.logit_fraction() as f64)).exp2();
+                let probabilities = softmax(logits, unit);
                 let mut order: Vec<_> = logits.iter().enumerate().collect();
                 // Of equals the lowest number comes first, as the sort is stable.
                 order.sort_by_key(|(_, logit)| std::cmp::Reverse(**logit));
@@ -201,6 +232,7 @@ impl ImageReport {
                     class,
                     name: name(class),
                     logit: Some(*logit as f64 * unit),
+                    probability: Some(probabilities[class]),
                 };
                 order.into_iter().take(top.max(1)).map(guess).collect()
             }
@@ -209,12 +241,14 @@ impl ImageReport {
     }
 
     fn write(&self, out: &mut dyn Write) -> std::io::Result<()> {
-        writeln!(out, "{}", self.file.display())?;
+        writeln!(out, "{}", path_text(&self.file))?;
         for guess in &self.best {
             let name = guess.name.clone().unwrap_or_else(|| format!("class {}", guess.class));
-            match guess.logit {
-                Some(logit) => writeln!(out, "  {logit:8.2}  {name}")?,
-                None => writeln!(out, "  {name}")?,
+            match (guess.probability, guess.logit) {
+                (Some(probability), Some(logit)) => {
+                    writeln!(out, "  {:>10.1}%  {logit:8.2}  {name}", 100.0 * probability)?;
+                }
+                _ => writeln!(out, "  {name}")?,
             }
         }
         Ok(())
@@ -228,24 +262,19 @@ impl Report {
         images: Vec<ImageReport>,
         skipped: Vec<Skipped>,
     ) -> Self {
-        let Totals { cost, is_link_known, images: asked, wall, online } = totals;
+        let Totals { cost, is_link_known, images: asked, wall, online, earlier } = totals;
         let (all, rates) = (cost.for_images(*asked), KnownRates::load().rates);
         let link = |of: fn(&Cost) -> f64| is_link_known.then(|| of(cost));
         let (model, reveal) = (client.model().to_owned(), client.reveal());
-        let session = client.session_mut();
-        let agreement = session.agreement();
-        let transcript = session.connection().transcript();
-        let phases = [Phase::SetUp, Phase::Offline, Phase::Online, Phase::Service];
-        let sum = |of: fn(inference::transcript::Traffic) -> u64| {
-            phases.into_iter().map(|phase| of(transcript.phase(phase))).sum()
-        };
+        let [bytes_up, bytes_down] = bytes_of(client);
+        let agreement = client.session_mut().agreement();
         Self {
             model,
             reveals: if reveal == Reveal::Class { "class" } else { "logits" },
             outline_digest: agreement.outline.to_string(),
             weight_commitment: agreement.commitment.to_string(),
-            bytes_up: sum(|traffic| traffic.bytes_up),
-            bytes_down: sum(|traffic| traffic.bytes_down),
+            bytes_up: earlier[0] + bytes_up,
+            bytes_down: earlier[1] + bytes_down,
             predicted_bytes: all.bytes(),
             predicted_s: (all.offline_time(&rates) + all.online_time(&rates)).as_secs_f64(),
             images,

@@ -1,6 +1,7 @@
 //! What the demo shows: a table for people, an object for programs.
 
 use std::io::Write;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::bail;
@@ -12,7 +13,7 @@ use serde::Serialize;
 
 use super::Sample;
 use crate::commands::Answer;
-use crate::report::{Table, grouped, percent};
+use crate::report::{Table, grouped, path_text, percent, softmax};
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -65,7 +66,7 @@ impl ImageReport {
             online_ms: 0.0,
             offline_s: 0.0,
             bytes: 0,
-            confidence: confidence(logits, unit),
+            confidence: softmax(logits, unit).into_iter().fold(0.0, f64::max),
         })
     }
 
@@ -77,12 +78,6 @@ impl ImageReport {
     fn is_expected(&self) -> bool {
         self.expected.is_some_and(|expected| expected == self.class)
     }
-}
-
-/// The part of the best class in the softmax of all logits.
-fn confidence(logits: &[i64], unit: f64) -> f64 {
-    let best = logits.iter().copied().max().unwrap_or(0);
-    1.0 / logits.iter().map(|logit| ((logit - best) as f64 * unit).exp()).sum::<f64>()
 }
 
 impl Report {
@@ -135,7 +130,7 @@ impl Report {
         ]);
         for image in &self.images {
             table.row(vec![
-                image.file.clone(),
+                path_text(Path::new(&image.file)),
                 image.expected.unwrap_or("-").to_owned(),
                 image.class.clone(),
                 format!("{:.0}%", 100.0 * image.confidence),
@@ -164,14 +159,6 @@ const NEXT: &str = "Next:
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn confidence_is_a_softmax() {
-        assert!((confidence(&[0, 0, 0, 0], 0.5) - 0.25).abs() < 1e-12);
-        let expected = 1.0 / (1.0 + (-1.0_f64).exp());
-        assert!((confidence(&[4, 2], 0.5) - expected).abs() < 1e-12);
-        assert!(confidence(&[i64::from(i32::MAX), 0], 1.0) > 0.999);
-    }
 
     fn image(class: &str, equal_to_plaintext: bool) -> ImageReport {
         ImageReport {

@@ -173,13 +173,16 @@ impl PrivateReport {
             "the server holds {} MB of transformed weights for all sessions",
             megabytes(*server_weights)
         )?;
-        writeln!(
-            out,
-            "the client holds {} MB per prepared inference, {} of tables and {} of labels",
-            megabytes(*client),
-            megabytes(*client_tables),
-            megabytes(*client_labels)
-        )?;
+        // Garbled circuits are there for ReLUs that round to nearest alone.
+        let circuits = match client_tables + client_labels {
+            0 => String::new(),
+            _ => format!(
+                ", {} of tables and {} of labels",
+                megabytes(*client_tables),
+                megabytes(*client_labels)
+            ),
+        };
+        writeln!(out, "the client holds {} MB per prepared inference{circuits}", megabytes(*client))?;
         Ok(())
     }
 

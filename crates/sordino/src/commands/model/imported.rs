@@ -15,6 +15,7 @@ use onnx::{ImportOptions, Imported};
 use super::ModelArguments;
 use crate::commands::reduce::CullTarget;
 use crate::image_files;
+use crate::report::printable;
 
 impl ModelArguments {
     /// The ONNX file that was named, if one was.
@@ -33,7 +34,7 @@ impl ModelArguments {
         let imported =
             onnx::import_file(path, &options).with_context(|| format!("{} is not usable", path.display()))?;
         for note in &imported.notes {
-            eprintln!("note: {note}");
+            eprintln!("note: {}", printable(note));
         }
         Ok(self.imported.get_or_init(|| imported))
     }
@@ -70,7 +71,7 @@ impl ModelArguments {
         let normalization = self.normalization();
         let image = Some(imported.image_format(&normalization)?);
         if let Some(note) = imported.pixel_note(&normalization) {
-            eprintln!("note: {note} (--mean, --deviation)");
+            eprintln!("note: {} (--mean, --deviation)", printable(&note));
         }
         let options = FreezeOptions { class_names, image, ..self.freeze_options()? };
         Ok(freeze(network, network.weights(), mask.as_ref(), &images, &options)?)

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use service::Settings;
+
+use crate::commands::model::is_model_file;
 
 #[derive(Clone, Debug, Args)]
 pub(in crate::commands) struct Arguments {
@@ -32,6 +34,9 @@ impl Arguments {
         let mut models = file.models.clone();
         for text in &self.models {
             let (name, path) = named(text)?;
+            if !is_model_file(&path) && !path.exists() {
+                bail!("there is no file {}; name one made by `sordino freeze`", path.display());
+            }
             if models.insert(name.clone(), path).is_some() {
                 bail!("two models are called {name}; rename one with NAME=FILE");
             }
@@ -47,6 +52,10 @@ impl Arguments {
                  no page has; leave one of them out"
             );
         }
+        ensure!(
+            !self.web_compare || settings.web.is_some(),
+            "--web-compare is for the page; add --web ADDRESS"
+        );
         Ok(Settings { models, ..settings })
     }
 }
@@ -54,6 +63,10 @@ impl Arguments {
 /// `NAME=FILE`, or a file with its own name.
 fn named(text: &str) -> anyhow::Result<(String, PathBuf)> {
     if let Some((name, path)) = text.split_once('=') {
+        ensure!(
+            !name.is_empty() && !path.is_empty(),
+            "{text} names no model; write NAME=FILE, or FILE alone"
+        );
         return Ok((name.to_owned(), path.into()));
     }
     let path = PathBuf::from(text);

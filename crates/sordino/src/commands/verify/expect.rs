@@ -17,6 +17,7 @@ use network::reference;
 use serde::Serialize;
 
 use crate::commands::Answer;
+use crate::report::{path_as_text, path_text};
 
 /// More logits than anybody compares.
 const MAX_FILE_BYTES: u64 = 1 << 28;
@@ -98,6 +99,7 @@ impl Expected {
 #[derive(Serialize)]
 pub(super) struct ExpectReport {
     network: String,
+    #[serde(serialize_with = "path_as_text")]
     file: PathBuf,
     images: usize,
     /// Images whose class is the expected one.
@@ -118,7 +120,7 @@ impl ExpectReport {
     }
 
     pub(super) fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
-        let (file, images) = (self.file.display(), self.images);
+        let (file, images) = (path_text(&self.file), self.images);
         writeln!(out, "{} in the clear against {file}:", self.network)?;
         if let Some(difference) = self.float_difference {
             let verdict = if difference <= FLOAT_TOLERANCE { "the same network" } else { "ANOTHER NETWORK" };

@@ -1,7 +1,7 @@
 //! What `verify` found over all images.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use inference::verify::{Comparison, LinearErrors};
 use network::inference_model::InferenceModel;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::expect::ExpectReport;
 use crate::commands::Answer;
 use crate::commands::model::Origin;
-use crate::report::percent;
+use crate::report::{counted, path_text, percent};
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -20,7 +20,7 @@ pub(super) struct Report {
     weights: Origin,
     images: u64,
     /// Where they come from, if they are not random.
-    folder: Option<PathBuf>,
+    folder: Option<String>,
     /// Whether every private answer equals the reference with the protocol's rounding, bit for bit.
     matches_reference: bool,
     /// The images where it does not.
@@ -89,7 +89,7 @@ impl Report {
             network: model.outline().name.clone(),
             weights,
             images: comparisons.len() as u64,
-            folder,
+            folder: folder.map(|folder| folder.to_string_lossy().into_owned()),
             matches_reference: mismatches.is_empty(),
             mismatches,
             class_agreements: comparisons.iter().filter(|comparison| comparison.class_agrees()).count()
@@ -113,21 +113,26 @@ impl Report {
         if self.matches_reference && is_expected { Answer::Yes } else { Answer::No }
     }
 
-    pub(super) fn write(&self, out: &mut dyn Write) -> anyhow::Result<()> {
+    /// The answer first; what only a second look asks for where it is wished for.
+    pub(super) fn write(&self, out: &mut dyn Write, is_verbose: bool) -> anyhow::Result<()> {
         let images = self.images;
-        let origin = match &self.folder {
-            Some(folder) => format!("images of {}", folder.display()),
-            None => "random images".to_owned(),
+        let verdict = if self.answer() == Answer::Yes { "yes" } else { "NO" };
+        let equal = images - self.mismatches.len() as u64;
+        writeln!(
+            out,
+            "verified: {verdict}, {equal} of {images} equal the reference with the protocol's rounding, bit for bit"
+        )?;
+        let compared = match &self.folder {
+            Some(folder) => format!("{} of {}", counted(images, "image"), path_text(Path::new(folder))),
+            None => counted(images, "random image"),
         };
-        writeln!(out, "{}, private against plain on {images} {origin}", self.network)?;
+        writeln!(out, "{}, private against plain on {compared}", self.network)?;
         if let Some(warning) = self.weights.warning() {
             writeln!(out, "note: {warning}")?;
         }
         if let Some(expected) = &self.expected {
             expected.write(out)?;
         }
-        let equal = images - self.mismatches.len() as u64;
-        writeln!(out, "\n{equal} of {images} equal the reference with the protocol's rounding, bit for bit")?;
         for Mismatch { image, logit, expected, came } in &self.mismatches {
             let written = |logit: &Option<i64>| logit.map_or("none".to_owned(), |logit| logit.to_string());
             let (expected, came) = (written(expected), written(came));
@@ -141,7 +146,14 @@ impl Report {
             out,
             "logits are off plain rounding by at most {difference} of a range of {range} ({share})"
         )?;
-        self.write_bound(out)?;
+        if is_verbose || self.beyond_bound > 0 {
+            self.write_bound(out)?;
+        }
+        if is_verbose { self.write_roundings(out) } else { Ok(()) }
+    }
+
+    /// Where and by how much values differ from plain ones, as they should.
+    fn write_roundings(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let (values, off) = (self.linear_values, self.linear_values_off);
         let share = percent(off, values);
         writeln!(
@@ -159,7 +171,8 @@ impl Report {
         }
         writeln!(out, "plain rounding and the protocol's first part at:")?;
         for FirstDifference { layer, images, scalar, plain, private } in &self.first_differences {
-            writeln!(out, "  {layer} on {images} images, as at its value {scalar}: {plain} and {private}")?;
+            let images = counted(*images, "image");
+            writeln!(out, "  {layer} on {images}, as at its value {scalar}: {plain} and {private}")?;
         }
         Ok(())
     }
@@ -170,7 +183,10 @@ impl Report {
         let verdict = match self.beyond_bound {
             0 => "kept by all images".to_owned(),
             images => {
-                format!("BROKEN by {images} images: values overflow, or rounding errs more than it should")
+                format!(
+                    "BROKEN by {}: values overflow, or rounding errs more than it should",
+                    counted(images, "image")
+                )
             }
         };
         writeln!(out, "the statistical bound on that is {bound:.1} ({share:.1}%), {verdict}")?;
@@ -245,9 +261,9 @@ mod tests {
         let report = report(&[good, bad]);
         assert_eq!(report.answer(), Answer::No);
         let mut text = Vec::new();
-        report.write(&mut text).unwrap();
+        report.write(&mut text, true).unwrap();
         let text = String::from_utf8(text).unwrap();
-        assert!(text.contains("1 of 2 equal the reference"), "{text}");
+        assert!(text.starts_with("verified: NO, 1 of 2 equal the reference"), "{text}");
         assert!(text.contains("image 1 DIFFERS: logit 2 should be 9 and is 3"), "{text}");
         assert!(text.contains("1 of 2 have the class of plain rounding"), "{text}");
         assert!(text.contains("off plain rounding by at most 6 of a range of 4"), "{text}");
@@ -255,6 +271,6 @@ mod tests {
             text.contains("left 50 of 2000 values of linear layers off (2.5%), by 0.030 of the unit"),
             "{text}"
         );
-        assert!(text.contains("bound on that is 2.0 (50.0%), BROKEN by 1 images"), "{text}");
+        assert!(text.contains("bound on that is 2.0 (50.0%), BROKEN by 1 image:"), "{text}");
     }
 }

@@ -78,13 +78,14 @@ async function comparePlain(pixels, privateLogits) {
   part("plain").hidden = false;
   const start = performance.now();
   try {
-    const { logits } = await askPlain(pixels);
+    // A server that tells the class alone does so here, too.
+    const { logits, class: only } = await askPlain(pixels);
     const milliseconds = performance.now() - start;
-    const best = logits.indexOf(Math.max(...logits));
-    fillAnswer(part("plain-answer"), best, logits);
-    const off = privateLogits && Math.max(...logits.map((logit, at) => Math.abs(logit - privateLogits[at])));
+    const best = logits ? logits.indexOf(Math.max(...logits)) : only;
+    fillAnswer(part("plain-answer"), best, logits ?? null);
+    const off = privateLogits && logits && Math.max(...logits.map((logit, at) => Math.abs(logit - privateLogits[at])));
     const difference = () => (off * 2 ** -model.logit_fraction).toLocaleString(language, { maximumFractionDigits: 3 });
-    const key = privateLogits ? "plainCompared" : "plainAnswered";
+    const key = privateLogits && logits ? "plainCompared" : "plainAnswered";
     say("plain-status", key, { seconds: () => seconds(milliseconds), difference });
   } catch (error) {
     say("plain-status", "plainFailed", { more: error.message }, true);

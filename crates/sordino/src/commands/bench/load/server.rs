@@ -51,7 +51,7 @@ impl ServerProcess {
         for flag in ["connections", "running", "memory"] {
             command.arg(format!("--client-{flag}=0"));
         }
-        command.args(["--preparations-per-hour", "0", "--answers-per-hour", "0"]);
+        command.args(["--sessions-per-hour", "0", "--preparations-per-hour", "0", "--answers-per-hour", "0"]);
         servant.start(command.stdout(Stdio::piped()).stderr(Stdio::null()))?;
         let output = servant.with_child(|child| child.stdout.take())?;
         let output = output.context("the server's output was piped")?;

@@ -8,7 +8,7 @@ use inference::InferenceError;
 use inference::connection::TlsError;
 
 #[cfg(feature = "prepared-file")]
-use crate::prepared_file::PreparedFileError;
+use {crate::prepared_file::PreparedFileError, network::text::counted};
 
 /// Why a client has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +68,12 @@ pub enum ClientError {
     /// Not enough for all images.
     #[cfg(feature = "prepared-file")]
     #[error(
-        "{images} images came, and {left} prepared inferences are left; prepare more, or ask about fewer"
+        "{} came, and {} left; prepare more, or ask about fewer",
+        counted(*images as u64, "image"),
+        match left {
+            1 => "1 prepared inference is".to_owned(),
+            _ => format!("{left} prepared inferences are"),
+        }
     )]
     TooFewPrepared {
         /// How many are left.

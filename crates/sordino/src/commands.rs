@@ -148,6 +148,14 @@ impl CommandLine {
     }
 }
 
+/// A whole number from 1 on.
+fn at_least_one(text: &str) -> Result<u64, String> {
+    text.parse()
+        .ok()
+        .filter(|number| *number > 0)
+        .ok_or_else(|| "expected a whole number from 1 on".to_owned())
+}
+
 /// Writes a value as JSON, one object, ended by a line break.
 fn write_json(out: &mut dyn Write, value: &impl serde::Serialize) -> anyhow::Result<Answer> {
     serde_json::to_writer_pretty(&mut *out, value)?;

@@ -80,7 +80,8 @@ pub(crate) fn bar(value: u64, largest: u64, width: u64) -> String {
 }
 
 fn wants_color() -> bool {
-    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
+    // An empty one counts as none: https://no-color.org.
+    io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 /// `555.4M`, `49.2K`.

@@ -182,6 +182,20 @@ fn a_file_of_another_kind_is_told_from_what_was_expected() {
 }
 
 #[test]
+fn what_would_be_ignored_or_empty_is_refused() {
+    let model = repository().join("models/hybrenet-26k-cifar100.sordino");
+    let model = model.to_str().unwrap();
+    let message = refusal(&["serve", &format!("={model}")]);
+    assert!(message.contains("write NAME=FILE"), "{message}");
+    let message = refusal(&["serve", model, "--web-compare"]);
+    assert!(message.contains("add --web ADDRESS"), "{message}");
+    for verb in [&["demo"][..], &["verify", "resnet18"]] {
+        let message = refusal(&[verb, &["-n", "0"]].concat());
+        assert!(message.contains("expected a whole number from 1 on"), "{message}");
+    }
+}
+
+#[test]
 fn a_result_that_cannot_be_written_says_where() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_sordino")).arg("zoo").stdout(full).output().unwrap();

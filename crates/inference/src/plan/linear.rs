@@ -4,6 +4,7 @@ use std::fmt;
 
 use crypto::he::{HeOutline, HeParameters, Layout, LinearShape};
 use network::inference_model::ModelOutline;
+use network::text::counted;
 use network::walk::StepId;
 
 use super::Plan;
@@ -103,11 +104,11 @@ impl fmt::Display for PlannedRing {
         let primes: Vec<_> = self.prime_bits.iter().map(u32::to_string).collect();
         write!(
             formatter,
-            "RLWE n = {}, q = {} bits, for {} linear layers: coefficients of {} bits up, of {} and {} down; masks uniform \
+            "RLWE n = {}, q = {} bits, for {}: coefficients of {} bits up, of {} and {} down; masks uniform \
              modulo q",
             self.degree,
             primes.join(" + "),
-            self.layers,
+            counted(self.layers as u64, "linear layer"),
             range(self.request_bits),
             range(self.value_bits),
             range(self.second_half_bits)

@@ -47,7 +47,7 @@ pub(super) struct Arguments {
     #[arg(long, default_value = samples::DEFAULT_MODEL, value_name = "MODEL")]
     model: String,
     /// Classify only the first so many images.
-    #[arg(short = 'n', long = "count", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long = "count", value_name = "COUNT", value_parser = super::at_least_one)]
     count: Option<u64>,
     /// Print JSON.
     #[arg(long)]

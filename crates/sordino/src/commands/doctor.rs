@@ -64,7 +64,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         None => writeln!(out, "memory     unknown")?,
     }
     let training = match diagnosis.gpu {
-        None => "not built in: scripts/libtorch && cargo build --release -p sordino --features training",
+        None => "not built in: scripts/libtorch && cargo install --path crates/sordino --features training",
         Some(true) => "built in; a GPU can be used (--device cuda)",
         Some(false) => {
             "built in; no GPU that it can use: it trains on the processor (an NVIDIA driver and libtorch with CUDA are \

@@ -51,7 +51,7 @@ pub(super) struct ServerArguments {
     #[arg(long, default_value = "4G", value_name = "SIZE")]
     pub(super) max_memory: ByteSize,
     /// Bytes a second, over a whole phase, below which the link is given up.
-    #[arg(long, default_value_t = DEFAULT_LEAST_RATE, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = DEFAULT_LEAST_RATE, value_name = "BYTES", value_parser = super::at_least_one)]
     min_rate: u64,
     /// Threads to compute with.
     #[arg(long, default_value = "1", value_name = "COUNT")]

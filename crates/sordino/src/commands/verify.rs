@@ -31,7 +31,7 @@ pub(super) struct Arguments {
     #[command(flatten)]
     model: ModelArguments,
     /// How many images to compare on [default: 100 random ones, or all of --images].
-    #[arg(short = 'n', long = "count", value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long = "count", value_name = "COUNT", value_parser = super::at_least_one)]
     count: Option<u64>,
     /// Compare on the images of this folder (PNG, JPEG, WebP, GIF, BMP, TIFF) instead of random ones.
     #[arg(long, value_name = "DIR")]

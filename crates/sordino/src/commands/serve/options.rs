@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use service::Settings;
 
@@ -45,6 +45,10 @@ impl Arguments {
             bail!("there is no model to serve; name a file made by `sordino freeze`");
         }
         let settings = self.settings.clone().or(Settings { models: BTreeMap::new(), ..file });
+        ensure!(
+            !self.web_compare || settings.web.is_some(),
+            "--web-compare is for the page; add --web ADDRESS"
+        );
         settings.check()?;
         Ok(Settings { models, ..settings })
     }
@@ -53,6 +57,10 @@ impl Arguments {
 /// `NAME=FILE`, or a file with its own name.
 fn named(text: &str) -> anyhow::Result<(String, PathBuf)> {
     if let Some((name, path)) = text.split_once('=') {
+        ensure!(
+            !name.is_empty() && !path.is_empty(),
+            "{text} names no model; write NAME=FILE, or FILE alone"
+        );
         return Ok((name.to_owned(), path.into()));
     }
     let path = PathBuf::from(text);

@@ -7,9 +7,9 @@ use crate::shape::Shape;
 
 pub use normalization::{Normalization, NormalizationError};
 
-/// The mean of each channel of CIFAR, in the unit interval.
+/// The mean of each channel of CIFAR-10, in the unit interval.
 pub const CIFAR_MEAN: [f32; 3] = [0.4914, 0.4822, 0.4465];
-/// The standard deviation of each channel of CIFAR.
+/// The standard deviation of each channel of CIFAR-10.
 pub const CIFAR_DEVIATION: [f32; 3] = [0.2470, 0.2435, 0.2616];
 
 /// An image: bytes in channel, row, column order.
@@ -71,7 +71,7 @@ impl Image {
 }
 
 impl ImageFormat {
-    /// The format for images normalized as CIFAR's usually are; other numbers of channels get one half and one
+    /// The format for images normalized as CIFAR-10's usually are; other numbers of channels get one half and one
     /// quarter.
     pub fn usual(channels: usize) -> Self {
         let (mean, deviation) = match channels {

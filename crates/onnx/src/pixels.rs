@@ -48,7 +48,7 @@ impl Imported {
         };
         // As `ImageFormat::usual` has it.
         let usual = match self.network.input().channels {
-            3 => format!("the usual {missing} of CIFAR"),
+            3 => format!("the usual {missing} of CIFAR-10"),
             channels => {
                 let plural = if channels == 1 { "" } else { "s" };
                 format!(

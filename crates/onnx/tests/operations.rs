@@ -130,7 +130,7 @@ fn what_is_taken_for_granted_about_pixels_is_what_is_done() {
     };
     let usual = |missing: &str| {
         format!(
-            "pixels are normalized with the usual {missing} of CIFAR; name the {missing} that your network was trained with"
+            "pixels are normalized with the usual {missing} of CIFAR-10; name the {missing} that your network was trained with"
         )
     };
     assert_eq!(note("conv", None, None), usual("mean and deviation"));

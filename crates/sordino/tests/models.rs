@@ -122,14 +122,23 @@ fn safetensors(seed: u64) -> Vec<u8> {
 fn weights_come_from_a_file() {
     let (model, weights) = (ScratchFile::new("trained.sordino"), ScratchFile::new("w.safetensors"));
     std::fs::write(&weights.0, safetensors(3)).unwrap();
-    let from_file = json(&small("freeze"), &["-o", model.path(), "--weights", weights.path()]);
+    let flags = ["-o", model.path(), "--weights", weights.path()];
+    let pixels = ["--mean", "0.4914,0.4822,0.4465", "--deviation", "0.2470,0.2435,0.2616"];
+    let from_file = json(&small("freeze"), &[&flags[..], &pixels].concat());
     let random = json(&small("freeze"), &["-o", model.path(), "--seed", "3"]);
     assert_eq!(from_file["weights"]["from"], "file");
     assert_eq!(from_file["digest"], random["digest"]);
-    let text = stdout(&small("freeze"), &["-o", model.path(), "--weights", weights.path()]);
+    let text = stdout(&small("freeze"), &[&flags[..], &pixels].concat());
     assert!(!text.contains("random weights") && text.contains("calibrated on random images"), "{text}");
+    assert!(text.contains("mean 0.4914, 0.4822, 0.4465 and deviation 0.247, 0.2435, 0.2616"), "{text}");
     let other = ["freeze", "resnet10:m=8", "-o", model.path(), "--weights", weights.path()];
     assert!(refusal(&other).contains("stem.conv1"));
+    // Whoever does not say what training did to pixels hears what is taken for it.
+    let notes = String::from_utf8(sordino(&[&small("freeze")[..], &flags].concat()).stderr).unwrap();
+    assert!(
+        notes.contains("mean 0.4914") && notes.contains("CIFAR-10's") && notes.contains("--mean"),
+        "{notes}"
+    );
 }
 
 /// A folder with pictures of several sizes and kinds, and one name per class.
@@ -194,14 +203,19 @@ fn normalization_and_class_names_become_part_of_the_model() {
     let names = names.to_str().unwrap();
     let freeze = ["freeze", "resnet10:m=4", "--input", "16", "-o", file.path()];
     let flags = ["--class-names", names, "--mean", "0.5,0.25,0", "--deviation", "1,0.5,2"];
-    assert_eq!(json(&freeze, &flags)["class_names"], true);
+    let report = json(&freeze, &flags);
+    assert_eq!(report["class_names"], true);
+    assert_eq!((&report["mean"], &report["deviation"]), (&json!([0.5, 0.25, 0.0]), &json!([1.0, 0.5, 2.0])));
     let model = InferenceModel::load(&file.0).unwrap();
     assert_eq!((model.outline().classes, model.outline().class_name(3)), (10, Some("thing 3")));
     assert_eq!(model.outline().image.mean, [0.5, 0.25, 0.0]);
     assert_eq!(model.outline().image.deviation, [1.0, 0.5, 2.0]);
     let blank = pictures.0.join("blank.txt");
     std::fs::write(&blank, "a\n\nc\n").unwrap();
+    let escapes = pictures.0.join("escapes.txt");
+    std::fs::write(&escapes, "a\nb\u{1b}[2J\n").unwrap();
     for (flags, part) in [
+        (vec!["--class-names", escapes.to_str().unwrap()], "the name in line 2 of"),
         (
             vec!["--class-names", blank.to_str().unwrap()],
             "blank.txt is blank; expected a name for class 1 there",
@@ -339,7 +353,7 @@ fn models_and_networks_are_told_apart() {
             vec!["freeze", file.path(), "-o", "x.sordino", "--activation-bits", "10"],
             "--data DIR or --calibrate DIR",
         ),
-        (vec!["verify", "resnet10:m=4", "-n", "0"], "0 is not in 1"),
+        (vec!["verify", "resnet10:m=4", "-n", "0"], "a whole number from 1 on"),
     ] {
         let message = refusal(&arguments);
         assert!(message.contains(part), "{arguments:?}: {message}");

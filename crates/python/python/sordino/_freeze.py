@@ -50,7 +50,7 @@ def freeze(
     was trained on; the scales are fixed on them. Without them random ones serve, with a warning.
 
     `mean` and `deviation` are what training did to pixels from 0 to 1: ``(pixel - mean) / deviation``. Without them those
-    of CIFAR are taken, with a warning; a network that normalizes pixels itself needs none.
+    of CIFAR-10 are taken, with a warning; a network that normalizes pixels itself needs none.
 
     `input_shape` is channels, height and width, for a module without calibration images or a file that leaves them open.
     `weight_bits` is 8 or 12, `activation_bits` 2 to 24. A "coarse" `outline` tells clients less about the weights. `mask`

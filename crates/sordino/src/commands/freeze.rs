@@ -16,7 +16,7 @@ use network::freeze::FreezeReport;
 use network::inference_model::InferenceModel;
 use serde::Serialize;
 
-use super::model::{Calibration, ModelArguments, Origin, is_model_file};
+use super::model::{Calibration, ModelArguments, Origin, is_model_file, normalization_text};
 use super::{Answer, write_json};
 use crate::report::{Table, counted, path_as_text, path_text, short};
 
@@ -46,6 +46,9 @@ struct Report {
     weights: Origin,
     calibration: Calibration,
     class_names: bool,
+    /// What is subtracted from each channel of pixels from 0 to 1, and what divides it then.
+    mean: Vec<f32>,
+    deviation: Vec<f32>,
     #[serde(flatten)]
     counts: Counts,
     overflow_count: u64,
@@ -88,6 +91,8 @@ impl Report {
             weights: arguments.model.origin(),
             calibration: arguments.model.calibration(),
             class_names: !model.outline().class_names.is_empty(),
+            mean: model.outline().image.mean.clone(),
+            deviation: model.outline().image.deviation.clone(),
             counts: model.outline().counts(),
             overflow_count: freezing.overflow_count(),
             accuracy: None,
@@ -100,6 +105,7 @@ impl Report {
         let megabytes = self.bytes as f64 / 1e6;
         writeln!(out, "{} frozen to {}, {megabytes:.3} MB", self.network, path_text(&self.file))?;
         writeln!(out, "digest {}", self.digest)?;
+        writeln!(out, "{}", normalization_text(&self.mean, &self.deviation))?;
         if let Some(warning) = self.weights.warning() {
             writeln!(out, "note: {warning}")?;
         }

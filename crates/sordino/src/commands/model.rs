@@ -79,10 +79,10 @@ pub(super) struct ModelArguments {
     /// images of the kind they were trained on.
     #[arg(long, value_name = "DIR")]
     calibrate: Option<PathBuf>,
-    /// What training subtracted from each channel, in the unit interval [default: CIFAR's].
+    /// What training subtracted from each channel, in the unit interval [default: CIFAR-10's].
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
     mean: Option<Vec<f32>>,
-    /// What training divided each channel by [default: CIFAR's].
+    /// What training divided each channel by [default: CIFAR-10's].
     #[arg(long, value_name = "A,B,C", value_delimiter = ',')]
     deviation: Option<Vec<f32>>,
     /// Names of the classes, one per line, in the order of the logits; clients see them. Without --classes there are
@@ -212,8 +212,15 @@ impl ModelArguments {
         let mask = self.mask(&spec)?;
         let images = self.calibration_images(&spec)?;
         let class_names = self.read_class_names()?;
-        let image = Some(self.normalization().format(spec.draft().input.channels)?);
-        let options = FreezeOptions { class_names, image, ..self.freeze_options()? };
+        let image = self.normalization().format(spec.draft().input.channels)?;
+        if self.weights.is_some() && !self.normalization().is_complete() {
+            eprintln!(
+                "note: {}; what was not given is CIFAR-10's where there are three channels: name what your network was \
+                 trained with (--mean, --deviation)",
+                normalization_text(&image.mean, &image.deviation)
+            );
+        }
+        let options = FreezeOptions { class_names, image: Some(image), ..self.freeze_options()? };
         Ok(freeze(&spec, &weights, mask.as_ref(), &images, &options)?)
     }
 
@@ -406,7 +413,21 @@ fn read_class_names(path: &Path) -> anyhow::Result<Vec<String>> {
             path.display()
         );
     }
+    if let Some(class) = names.iter().position(|name| name.contains(char::is_control)) {
+        let line = class + 1;
+        bail!(
+            "the name in line {line} of {} has control characters; expected text that a terminal shows as it is",
+            path.display()
+        );
+    }
     Ok(names)
+}
+
+/// What becomes of pixels.
+pub(super) fn normalization_text(mean: &[f32], deviation: &[f32]) -> String {
+    let [mean, deviation] =
+        [mean, deviation].map(|numbers| numbers.iter().map(f32::to_string).collect::<Vec<_>>().join(", "));
+    format!("pixels from 0 to 1 are normalized with mean {mean} and deviation {deviation}")
 }
 
 /// Whether a name is that of a model file, which verbs tell from networks by `.sordino`.

@@ -233,7 +233,7 @@ fn answers_are_printed_as_they_come_and_stay_when_the_server_dies() {
         } else {
             let mut line = String::new();
             let mut notes = BufReader::new(client.stderr.as_mut().unwrap());
-            while !line.contains("1600 images") {
+            while !line.contains("1,600 images") {
                 line.clear();
                 notes.read_line(&mut line).unwrap();
             }
@@ -284,7 +284,7 @@ fn a_client_that_is_interrupted_says_what_is_known() {
     };
     for number in [Signal::INT, Signal::TERM] {
         let mut command = server.client("classify");
-        let (code, said, words) = interrupted(command.arg(&many).arg("--json"), "1600 images", number);
+        let (code, said, words) = interrupted(command.arg(&many).arg("--json"), "1,600 images", number);
         assert_eq!(code, Some(2), "{words}");
         let report: Value = serde_json::from_str(&said).unwrap();
         assert_eq!(report["failure"], "stopped by Ctrl-C or SIGTERM");
@@ -295,7 +295,7 @@ fn a_client_that_is_interrupted_says_what_is_known() {
     command.args(["-n", "4000", "--key-file"]).arg(&key).arg("-o").arg(&file);
     let (code, _, words) = interrupted(&mut command, "of disk here", Signal::INT);
     assert_eq!(code, Some(2), "{words}");
-    assert!(words.contains("of 4000 inferences are in") && words.contains("can be used"), "{words}");
+    assert!(words.contains("of 4,000 inferences are in") && words.contains("can be used"), "{words}");
     let mut command = server.client("classify");
     command.arg(folder.path("images/0.png")).args(["--fingerprint", &server.fingerprint, "--key-file"]);
     let output = command.arg(&key).arg("--prepared").arg(&file).output().unwrap();
@@ -313,7 +313,7 @@ fn a_second_interrupt_ends_a_client_at_once() {
     let mut client = Ended(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap());
     let mut notes = BufReader::new(client.0.stderr.take().unwrap());
     let mut words = String::new();
-    while !words.contains("1600 images") {
+    while !words.contains("1,600 images") {
         assert_ne!(notes.read_line(&mut words).unwrap(), 0, "{words}");
     }
     thread::sleep(Duration::from_millis(500));
@@ -365,12 +365,39 @@ fn a_server_that_takes_few_images_at_once_answers_a_folder() {
     let (_, log) = server.stop();
     assert_eq!(log.lines().filter(|line| line.contains("use some first")).count(), 3, "{log}");
     // One at a time is the least.
-    let server = Server::start(&folder, &["--answers-per-hour", "5"]);
+    let server = Server::start(&folder, &["--answers-per-hour", "5", "--store", "none"]);
     let known = ["--fingerprint", server.fingerprint.as_str(), "--json"];
     let output = server.classify(&many, &known);
     let words = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{words}");
     assert!(words.contains("5 of 20 images were classified") && words.contains("in an hour"), "{words}");
+}
+
+#[test]
+fn a_client_has_a_key_of_its_own_and_opens_what_an_earlier_one_sealed() {
+    let folder = Folder::new("own-key");
+    let server = Server::start(&folder, &[]);
+    let home = folder.path("home");
+    let run = |arguments: &[&str], file: &Path| {
+        let mut command = sordino();
+        command.args(arguments).arg(file).env("HOME", &home).env_remove("XDG_STATE_HOME");
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    let prepare = ["prepare", "--server", &server.address, "--fingerprint", &server.fingerprint];
+    let (early, late) = (folder.path("early"), folder.path("late"));
+    run(&[&prepare[..], &["-o"]].concat(), &early);
+    let key = home.join(".local/state/sordino/client-prepared.key");
+    // As it was called when servers and clients shared it.
+    std::fs::rename(&key, key.with_file_name("prepared.key")).unwrap();
+    run(&["prepared", "list"], &early);
+    assert!(!key.exists());
+    run(&[&prepare[..], &["-o"]].concat(), &late);
+    assert!(key.exists());
+    for file in [&early, &late] {
+        run(&["prepared", "list"], file);
+        run(&["prepared", "discard", "--local-only"], file);
+    }
 }
 
 #[test]
@@ -483,7 +510,7 @@ fn preparing_asks_first_and_what_is_discarded_frees_the_quota() {
     assert!(refused("3").contains("the server takes 2 more"));
     let output = run(&["prepared", "discard", copy.to_str().unwrap()], &[]);
     let said = text(&output.stdout);
-    assert!(said.contains("1 inferences are gone here, 1 at the server"), "{said} {}", text(&output.stderr));
+    assert!(said.contains("1 inference is gone here, 1 at the server"), "{said} {}", text(&output.stderr));
     assert!(!copy.exists());
     let output = run(&["prepare", "-n", "3"], &["-o", path]);
     assert!(output.status.success(), "{}", text(&output.stderr));

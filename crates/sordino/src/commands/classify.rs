@@ -21,7 +21,7 @@ use network::text::with_causes;
 use super::Answer;
 use super::interrupt::Interrupt;
 use super::link::Link;
-use super::prepare::{self, KeyArguments};
+use super::prepare::KeyArguments;
 use super::progress::OfflineProgress;
 use super::rates::KnownRates;
 use super::reach::ServerArguments;
@@ -71,7 +71,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     process_memory::protect();
     let paths = image_paths(&arguments.images)?;
-    let open = |path: &PathBuf| prepare::open(path, &arguments.key, arguments.server.patience());
+    let open = |path: &PathBuf| arguments.key.open(path, arguments.server.patience());
     let mut file = arguments.prepared.as_ref().map(open).transpose()?;
     let mut client = arguments.server.connect_for(file.as_ref())?;
     let (images, skipped) = load(&paths, &client, arguments.skip_bad)?;
@@ -266,6 +266,10 @@ fn announce(client: &PrivateClient, cost: &Cost, images: usize, is_link_known: b
     };
     let KnownRates { processor, rates } = KnownRates::load();
     let time = all.offline_time(&rates) + all.online_time(&rates);
+    let about = match time.as_secs_f64() {
+        seconds if seconds < 0.1 => "less than 0.1".to_owned(),
+        seconds => format!("about {seconds:.1}"),
+    };
     let link = match is_link_known {
         true => format!(
             " on a link of {:.0} Mb/s down, {:.0} Mb/s up, {:.1} ms round trip",
@@ -281,11 +285,10 @@ fn announce(client: &PrivateClient, cost: &Cost, images: usize, is_link_known: b
         false => String::new(),
     };
     note(&format!(
-        "{}: {}: {offline}{} online, about {:.1} s{link}{rates}",
+        "{}: {}: {offline}{} online, {about} s{link}{rates}",
         client.model(),
         counted(images as u64, "image"),
         ByteSize(bytes(&all.online)),
-        time.as_secs_f64(),
     ));
 }
 

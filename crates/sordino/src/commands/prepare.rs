@@ -1,12 +1,13 @@
 //! `sordino prepare --server ADDRESS -n COUNT -o FILE`: does the offline work of images that do not exist yet.
 
+mod key;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
 use clap::Args;
-use crypto::secret::Secret;
 use inference::plan::Plan;
 use inference::requests::Room;
 use serde::Serialize;
@@ -16,12 +17,11 @@ use super::link::Link;
 use super::progress::OfflineProgress;
 use super::reach::ServerArguments;
 use super::{Answer, write_json};
-use crate::report::{path_as_text, path_text};
+use crate::report::{counted, path_as_text, path_text};
 use client::prepared_file::{Description, MAX_SLOTS, PreparedFile};
 use client::{PrivateClient, seconds_now};
-use sealed::keyring;
-use sealed::secret_file::{KEY_BYTES, read_key, read_or_make_key};
-use service::{ByteSize, identity, process_memory};
+pub(super) use key::KeyArguments;
+use service::{ByteSize, process_memory};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -38,87 +38,6 @@ pub(super) struct Arguments {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-}
-
-/// What opens a file of prepared inferences.
-#[derive(Debug, Args)]
-pub(super) struct KeyArguments {
-    /// The key that seals prepared inferences; `prepare` makes it if there is none [default: prepared.key in Sordino's folder].
-    #[arg(long, value_name = "FILE")]
-    key_file: Option<PathBuf>,
-    /// The same key from elsewhere: keyring:NAME is the kernel's keyring of this user, file:PATH a file.
-    #[arg(long, value_name = "SOURCE", conflicts_with = "key_file")]
-    key: Option<KeySource>,
-}
-
-/// Where a key comes from.
-#[derive(Clone, Debug)]
-enum KeySource {
-    File(PathBuf),
-    Keyring(String),
-}
-
-impl std::str::FromStr for KeySource {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':') {
-            Some(("keyring", name)) => Ok(Self::Keyring(name.to_owned())),
-            Some(("file", path)) => Ok(Self::File(path.into())),
-            _ => Err(format!("{text:?} names no key; write keyring:NAME or file:PATH")),
-        }
-    }
-}
-
-impl KeyArguments {
-    /// The key that sealed what exists.
-    pub(super) fn key(&self) -> anyhow::Result<Secret<[u8; KEY_BYTES]>> {
-        let path = match &self.key {
-            Some(KeySource::Keyring(name)) => return Ok(keyring::read_or_make_key(name)?),
-            _ => self.path()?,
-        };
-        match path.try_exists() {
-            Ok(false) => bail!(
-                "there is no key at {}; expected the one that `sordino prepare` made: name it with --key-file",
-                path.display()
-            ),
-            _ => Ok(read_key(&path)?),
-        }
-    }
-
-    /// The same, made where there is none.
-    fn key_or_new(&self) -> anyhow::Result<Secret<[u8; KEY_BYTES]>> {
-        if let Some(KeySource::Keyring(name)) = &self.key {
-            return Ok(keyring::read_or_make_key(name)?);
-        }
-        let path = self.path()?;
-        if self.key.is_none() && self.key_file.is_none() {
-            let folder = path.parent().unwrap_or(&path);
-            std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        }
-        Ok(read_or_make_key(&path)?)
-    }
-
-    /// The file that was named, or the usual one.
-    fn path(&self) -> anyhow::Result<PathBuf> {
-        match (&self.key, &self.key_file) {
-            (Some(KeySource::File(path)), _) | (_, Some(path)) => Ok(path.clone()),
-            _ => {
-                let folder = identity::default_state_folder();
-                let folder = folder.context("there is no folder for a key; name a file with --key-file")?;
-                Ok(folder.join("prepared.key"))
-            }
-        }
-    }
-}
-
-/// Opens a file of prepared inferences; says so where another process has to end first.
-pub(super) fn open(path: &Path, key: &KeyArguments, patience: Duration) -> anyhow::Result<PreparedFile> {
-    let waiting = || {
-        // Nothing can be done when stderr is closed.
-        let _ = writeln!(std::io::stderr(), "waiting: another process uses {}", path_text(path));
-    };
-    Ok(PreparedFile::open_within(path, key.key()?, patience, waiting)?)
 }
 
 #[derive(Serialize)]
@@ -168,8 +87,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     }
     writeln!(
         out,
-        "{} inferences of {} in {} ({:.1} MB each); classify IMAGE --prepared {} uses them",
-        report.prepared,
+        "{} of {} in {} ({:.1} MB each); classify IMAGE --prepared {} uses them",
+        counted(report.prepared.into(), "inference"),
         report.model,
         path_text(&report.file),
         report.bytes_each as f64 / 1e6,
@@ -198,10 +117,10 @@ fn ask_before(
     // Progress goes to stderr; nothing can be done when that is closed.
     let _ = writeln!(
         std::io::stderr(),
-        "{}: {count} inference{}, {} over the link, {} of disk here ({} free); the server has {} of yours, takes {} more, \
+        "{}: {}, {} over the link, {} of disk here ({} free); the server has {} of yours, takes {} more, \
          each for {}",
         client.model(),
-        if count == 1 { "" } else { "s" },
+        counted(count.into(), "inference"),
         ByteSize(crossing),
         ByteSize(needed),
         ByteSize(free),
@@ -226,9 +145,9 @@ fn expect_room(count: u32, room: &Room) -> anyhow::Result<()> {
         return Ok(());
     }
     bail!(
-        "the server takes {} more inferences of yours, {count} were asked for; it has {} already: use or discard some \
+        "the server takes {} of yours, {count} were asked for; it has {} already: use or discard some \
          (sordino prepared discard), ask for fewer with -n, or wait until some expire",
-        room.count,
+        counted(room.count, "more inference"),
         room.stored
     )
 }
@@ -251,14 +170,12 @@ pub(super) fn hours(seconds: u64) -> String {
 
 /// A file without an inference is of no use to anybody; one with some can be used.
 fn left_behind(arguments: &Arguments, file: PreparedFile, done: u32, error: anyhow::Error) -> anyhow::Error {
-    let (count, path) = (arguments.count, arguments.output.display());
+    let (count, path) = (counted(arguments.count.into(), "inference"), arguments.output.display());
     if done > 0 {
-        return error.context(format!("{done} of {count} inferences are in {path}, and can be used"));
+        return error.context(format!("{done} of {count} are in {path}, and can be used"));
     }
     match file.remove() {
-        Ok(()) => error.context(format!("none of {count} inferences was prepared; {path} was not made")),
-        Err(_) => {
-            error.context(format!("none of {count} inferences was prepared; {path} is empty, remove it"))
-        }
+        Ok(()) => error.context(format!("none of {count} was prepared; {path} was not made")),
+        Err(_) => error.context(format!("none of {count} was prepared; {path} is empty, remove it")),
     }
 }

@@ -11,7 +11,7 @@ use network::text::with_causes;
 use serde::Serialize;
 use service::process_memory;
 
-use super::prepare::{self, KeyArguments, hours};
+use super::prepare::{KeyArguments, hours};
 use super::reach::ReachArguments;
 use super::{Answer, write_json};
 use crate::report::{Table, path_as_text, path_text, printable};
@@ -128,7 +128,7 @@ fn list(arguments: &ListArguments, out: &mut dyn Write) -> anyhow::Result<Answer
 
 /// Looks at a file without a lock, so that nobody who uses it is waited for.
 fn look(arguments: &ListArguments, path: &Path) -> anyhow::Result<Found> {
-    let file = PreparedFile::look(path, arguments.key.key()?)?;
+    let file = arguments.key.look(path)?;
     let now = seconds_now();
     let (left, expired): (Vec<_>, Vec<_>) =
         file.entries()?.into_iter().partition(|entry| entry.expires > now);
@@ -199,7 +199,7 @@ struct Discarded {
 fn discard(arguments: &DiscardArguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     let mut discarded = Vec::new();
     for path in &arguments.files {
-        let file = prepare::open(path, &arguments.key, arguments.reach.patience())?;
+        let file = arguments.key.open(path, arguments.reach.patience())?;
         let here = file.entries()?.len();
         // The server first: without the file nobody could tell it any more.
         let at_server = if arguments.local_only { None } else { Some(tell_server(arguments, &file, path)?) };
@@ -210,7 +210,11 @@ fn discard(arguments: &DiscardArguments, out: &mut dyn Write) -> anyhow::Result<
                 Some(count) => format!("{count} at the server"),
                 None => "the server's halves wait until they expire".to_owned(),
             };
-            writeln!(out, "{}: {here} inferences are gone here, {told}", path_text(path))?;
+            let here = match here {
+                1 => "1 inference is".to_owned(),
+                _ => format!("{here} inferences are"),
+            };
+            writeln!(out, "{}: {here} gone here, {told}", path_text(path))?;
             out.flush()?;
         }
         discarded.push(gone);

@@ -45,6 +45,10 @@ impl Arguments {
             bail!("there is no model to serve; name a file made by `sordino freeze`");
         }
         let settings = self.settings.clone().or(Settings { models: BTreeMap::new(), ..file });
+        ensure!(
+            !self.web_compare || settings.web.is_some(),
+            "--web-compare is for the page; add --web ADDRESS"
+        );
         settings.check()?;
         if self.web_compare && settings.client_ca.is_some() {
             bail!(

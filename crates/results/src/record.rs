@@ -151,8 +151,8 @@ impl ResultRecord {
     /// Notes a measurement; an earlier one with the same link and threads goes, and so do those of another model. Random
     /// weights never take the place of the trained ones, unless those ran an earlier protocol.
     pub fn note_timing(&mut self, timing: PrivateTiming) -> Noted {
-        let version = timing.protocol_version;
-        let is_better = |old: &PrivateTiming| !old.random_weights && old.protocol_version == version;
+        let version = timing.comparable_version();
+        let is_better = |old: &PrivateTiming| !old.random_weights && old.comparable_version() == version;
         if timing.random_weights && self.private.iter().any(is_better) {
             return Noted::No;
         }
@@ -271,11 +271,14 @@ pub(crate) mod tests {
         let random = |digest| PrivateTiming { random_weights: true, ..timing(0.2, "loopback", digest) };
         let mut record = example("a", 1000, 50.0);
         assert_eq!(record.note_timing(version(4, timing(0.5, "loopback", "trained"))), Noted::Yes);
-        assert_eq!(record.note_timing(version(4, random("r"))), Noted::No);
+        // Version 5 does the same for a further image.
+        assert_eq!(record.note_timing(version(5, random("r"))), Noted::No);
         assert_eq!(record.private[0].digest, "trained");
+        assert_eq!(record.note_timing(version(2, timing(0.5, "loopback", "trained"))), Noted::Yes);
         assert_eq!(record.note_timing(version(5, random("r"))), Noted::Yes);
         assert_eq!(record.note_timing(version(5, random("s"))), Noted::Yes);
         assert_eq!(record.private, [version(5, random("s"))]);
+        assert_eq!(record.private[0].setting(), version(4, timing(0.1, "loopback", "s")).setting());
         assert_eq!(record.note_timing(version(5, timing(0.5, "lan", "trained"))), Noted::Yes);
         assert_eq!(record.private.len(), 1);
     }

@@ -24,6 +24,8 @@ use super::quotas::ProcessQuotas;
 use super::session;
 use super::stores::{ClientName, Store};
 
+/// How long clients that have prepared something may still ask to use it while the service closes.
+const LAST_MOMENT: Duration = Duration::from_secs(2);
 /// Clients beyond the limit to whom somebody still says so; the others find the door shut.
 const DOORMEN: usize = 8;
 /// What one connection takes: keys, buffers of TLS, a stack. Measured: 0.7 MB.
@@ -82,8 +84,18 @@ struct Guest {
     socket: TcpStream,
     /// Whose limits it counts against; none while a balancer has not said it.
     client: Option<ClientName>,
+    state: GuestState,
+}
+
+/// What a client is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GuestState {
+    /// Something is computed for it.
+    Busy,
+    /// It has prepared something and not used it: while the service closes it is given a moment to.
+    Holding,
     /// Nothing is under way for it: it may be sent home at any moment.
-    is_idle: bool,
+    Idle,
 }
 
 /// A service whose limits contradict each other.
@@ -203,7 +215,7 @@ impl Service {
         let room =
             if is_full { Err(too_many_clients()) } else { self.check_room(&guests, number, client.as_ref()) };
         if room.is_ok() {
-            guests.insert(number, Guest { socket: copy, client, is_idle: false });
+            guests.insert(number, Guest { socket: copy, client, state: GuestState::Busy });
         }
         drop(guests);
         let service = Arc::clone(self);
@@ -258,14 +270,29 @@ impl Service {
     /// Stops accepting clients, sends home those that wait, and gives those for whom something is under way so long to
     /// finish. True where all of them did.
     pub fn close(&self, listening: SocketAddr, grace: Duration) -> bool {
+        let are_gone = self.send_home(listening, grace);
+        if let Some(store) = &self.parts.store {
+            store.close();
+        }
+        are_gone
+    }
+
+    fn send_home(&self, listening: SocketAddr, grace: Duration) -> bool {
         self.is_closing.store(true, Ordering::Release);
         self.queue.close();
         // The listener waits for a client; this one tells it to look up. If it fails, no client could come either.
         let _ = TcpStream::connect_timeout(&reachable(listening), Duration::from_secs(1));
-        let end = Instant::now() + grace;
+        let began = Instant::now();
+        let (end, patience) = (began + grace, began + LAST_MOMENT.min(grace));
         let mut guests = self.guests();
         loop {
-            for guest in guests.values().filter(|guest| guest.is_idle) {
+            let is_over = Instant::now() >= patience;
+            let goes = |guest: &&Guest| match guest.state {
+                GuestState::Busy => false,
+                GuestState::Holding => is_over,
+                GuestState::Idle => true,
+            };
+            for guest in guests.values().filter(goes) {
                 // It waits for a request; now it reads the end of the stream, and says goodbye.
                 let _ = guest.socket.shutdown(Shutdown::Read);
             }
@@ -273,6 +300,7 @@ impl Service {
             if guests.is_empty() || left.is_zero() {
                 return guests.is_empty();
             }
+            let left = if is_over { left } else { patience.saturating_duration_since(Instant::now()) };
             guests = self.left.wait_timeout(guests, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -396,12 +424,12 @@ impl Visit {
         Ok(())
     }
 
-    /// Notes whether anything is under way for this client.
-    pub(super) fn set_idle(&self, is_idle: bool) {
+    /// Notes what this client is at.
+    pub(super) fn set_state(&self, state: GuestState) {
         if let Some(guest) = self.service.guests().get_mut(&self.number) {
-            guest.is_idle = is_idle;
+            guest.state = state;
         }
-        if is_idle && self.service.is_closing() {
+        if state != GuestState::Busy && self.service.is_closing() {
             self.service.left.notify_all();
         }
     }

@@ -21,7 +21,7 @@ use super::proxy::{self, Proxied};
 use super::queue::{Reservation, Shortage, Turn};
 use super::quotas::Quota;
 use super::seat::Seat;
-use super::server::{Service, Visit, shutting_down};
+use super::server::{GuestState, Service, Visit, shutting_down};
 use super::stores::{ClientName, Owner, StoreFault};
 
 /// How often a client that waits hears that it does; less than any client's patience.
@@ -210,14 +210,21 @@ impl Session<'_> {
         let limits = &self.visit.service.parts.limits;
         self.limits.allow_from_next_byte(limits.time_for(MAX_REQUEST_BYTES));
         self.limits.tolerate(limits.idle.saturating_sub(idle_since.elapsed()));
-        self.visit.set_idle(true);
-        let is_closing = self.visit.service.is_closing();
-        let request = if is_closing {
-            Err(End::Refused(shutting_down()))
-        } else {
-            self.server.next_request().map_err(End::from)
+        // Who has prepared something may still use it while the service closes: that work is done.
+        let may_finish = !self.prepared.is_empty();
+        self.visit.set_state(if may_finish { GuestState::Holding } else { GuestState::Idle });
+        let is_closing = || self.visit.service.is_closing();
+        let request = match is_closing() && !may_finish {
+            true => Err(End::Refused(shutting_down())),
+            false => self.server.next_request().map_err(End::from),
         };
-        self.visit.set_idle(false);
+        let request = match request {
+            Ok(request) if is_closing() && !matches!(request, Request::Classify { .. } | Request::Bye) => {
+                Err(End::Refused(shutting_down()))
+            }
+            request => request,
+        };
+        self.visit.set_state(GuestState::Busy);
         let limits = &self.visit.service.parts.limits;
         self.limits.tolerate(limits.silence);
         self.limits.allow(Some(limits.silence));

@@ -327,7 +327,8 @@ impl PreparedStore {
         Ok((id, opened.map_err(|_| StoreError::Damaged { id })?))
     }
 
-    /// Removes what has expired and lets the witness catch up with other machines; to be called now and then.
+    /// Removes what has expired, and what journals keep of removed rows, and lets the witness catch up with other machines;
+    /// to be called now and then.
     ///
     /// # Errors
     /// When the database fails or an old copy of it was put back.
@@ -346,6 +347,7 @@ impl PreparedStore {
         {
             self.remember(&state)?;
         }
+        self.rows.forget_journal()?;
         Ok(removed)
     }
 

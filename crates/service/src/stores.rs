@@ -80,6 +80,9 @@ pub trait Store: Send + Sync {
         ids: &[StoredId],
     ) -> Result<Vec<PreparedServer>, StoreFault>;
 
+    /// This process is done with it; what was spent is to leave no trace.
+    fn close(&self) {}
+
     /// Draws from what a client may have in an hour, durably; none where this store keeps no quotas, so that the process
     /// keeps them itself.
     ///

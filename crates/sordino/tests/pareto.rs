@@ -157,8 +157,10 @@ fn what_cannot_be_noted_is_refused() {
     answer(&["freeze", &run, "-o", &model, "--accuracy-images", "2"]);
     let text = refusal(&["evaluate", &model, "--record", &other, "--images", "2"]);
     assert!(text.contains("0 records") && text.contains("frozen from"), "{text}");
-    let text = refusal(&["bench", "private", "resnet10:m=2", "--record", &run]);
-    assert!(text.contains("model file"), "{text}");
+    let text = refusal(&["bench", "private", "resnet10:m=2", "--record", &run, "--batch", "2"]);
+    assert!(text.contains("one image at a time"), "{text}");
+    let text = refusal(&["bench", "private", "hrn-2x5x3x:m=2", "--record", &other, "--repeat", "1"]);
+    assert!(text.contains("0 records"), "{text}");
     let text = refusal(&["evaluate", &model]);
     assert!(text.contains("--data") && text.contains("--record"), "{text}");
     let text = refusal(&["pareto", &scratch.at("nowhere")]);

@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(front("fast today"), (true, false));
         assert_eq!(front("beaten today"), (false, true));
         assert_eq!(front("slower once"), (true, true));
-        assert_eq!(group.versions_apart().as_deref(), Some("protocol 4, protocol 2"));
+        assert_eq!(group.versions_apart().as_deref(), Some("protocol 4 or 5, protocol 2"));
         assert_eq!(group.settings().len(), 2);
         assert_eq!(group.measured(&group.settings()[0]).count(), 3);
         assert_eq!(group.unmeasured(), 0);

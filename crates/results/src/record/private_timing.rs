@@ -47,8 +47,8 @@ pub struct PrivateTiming {
     pub repeat: usize,
     /// Whose: the model's digest.
     pub digest: String,
-    /// Whether its weights were random, where the trained ones were not kept. Times do not depend on them; widths of rings,
-    /// and so bytes, do a little.
+    /// Whether its weights were random, where the trained ones were not kept. Widths of rings follow
+    /// weights, and with them bytes and a little time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub random_weights: bool,
 }
@@ -57,13 +57,19 @@ impl PrivateTiming {
     /// Where and how it was measured.
     pub fn setting(&self) -> Setting<'_> {
         Setting {
-            protocol_version: self.protocol_version,
+            protocol_version: self.comparable_version(),
             exact_relus: self.exact_relus,
             class_only: self.class_only,
             link: &self.link,
             threads: self.threads,
             processor: &self.processor,
         }
+    }
+
+    /// The first version that does the same for a further image: 5 sends once a client what 4 sent once a session, and
+    /// differs in nothing else.
+    pub(super) fn comparable_version(&self) -> Option<u16> {
+        self.protocol_version.map(|version| if version == 5 { 4 } else { version })
     }
 
     /// Payload of one inference in all: for a further image of a session, where that was noted; on average otherwise.
@@ -83,7 +89,7 @@ impl PrivateTiming {
 /// What two measurements must have in common to be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting<'a> {
-    /// Version of the protocol, where it was noted.
+    /// The first version of the protocol that does the same for a further image, where it was noted.
     pub protocol_version: Option<u16>,
     /// Garbled ReLUs, where gates are the default.
     pub exact_relus: bool,
@@ -98,10 +104,13 @@ pub struct Setting<'a> {
 }
 
 impl Setting<'_> {
-    /// `protocol 4`, or that no version was noted.
+    /// `protocol 2`, or that no version was noted.
     pub fn protocol(&self) -> String {
-        let version = self.protocol_version;
-        version.map_or_else(|| "protocol not noted".to_owned(), |version| format!("protocol {version}"))
+        match self.protocol_version {
+            None => "protocol not noted".to_owned(),
+            Some(4) => "protocol 4 or 5".to_owned(),
+            Some(version) => format!("protocol {version}"),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use inference::requests::{Room, StoredId};
 use inference::server::PreparedServer;
 
 use sealed::ClientToken;
+use tracing::warn;
 
 use super::{PreparedStore, StoreError};
 use crate::quotas::{Drawn, Quota};
@@ -13,6 +14,12 @@ use crate::stores::{ClientName, Owner, Store, StoreFault};
 use sealed::seal::OVERHEAD;
 
 impl Store for PreparedStore {
+    fn close(&self) {
+        if let Err(error) = self.expire() {
+            warn!(reason = %error, "the store of prepared inferences");
+        }
+    }
+
     fn has_room(&self, owner: &Owner, count: u32) -> Result<(), StoreFault> {
         let count = u64::from(count);
         Ok(self.expect_room(owner.client.0.as_bytes(), count, row_bytes(owner).saturating_mul(count))?)

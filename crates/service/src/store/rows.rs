@@ -60,6 +60,11 @@ pub(super) trait Rows: Send + Sync {
 
     /// Whether processes on other machines use it too.
     fn is_shared(&self) -> bool;
+
+    /// Lets go of copies of removed rows that the database keeps beside its tables, where that is ours to do.
+    fn forget_journal(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// One transaction.

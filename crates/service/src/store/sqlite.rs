@@ -50,7 +50,10 @@ impl SqliteRows {
         let failed = |source| StoreError::Sqlite { path: path.to_owned(), doing: "open", source };
         let connection = Connection::open(path).map_err(failed)?;
         connection.busy_timeout(PATIENCE).map_err(failed)?;
-        let pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA secure_delete = ON;";
+        // A database that was made before cannot shrink, and goes on as it is.
+        let pragmas =
+            "PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+            PRAGMA secure_delete = ON;";
         connection.execute_batch(pragmas).map_err(failed)?;
         let rows = Self { path: path.to_owned(), connection: Mutex::new(connection) };
         let is_new = rows.make_tables(fresh).map_err(failed)?;
@@ -95,6 +98,18 @@ impl Rows for SqliteRows {
 
     fn is_shared(&self) -> bool {
         false
+    }
+
+    /// The journal holds pages as they were before rows were removed, until it is truncated.
+    fn forget_journal(&self) -> Result<(), StoreError> {
+        let connection = self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let pragmas = "PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);";
+        let doing = "truncate the journal";
+        connection.execute_batch(pragmas).map_err(|source| StoreError::Sqlite {
+            path: self.path.clone(),
+            doing,
+            source,
+        })
     }
 }
 

@@ -139,6 +139,36 @@ fn a_batch_is_taken_whole_or_not_at_all() {
 }
 
 #[test]
+fn what_was_taken_is_in_no_file_of_the_database_afterwards() {
+    let place = Place::sqlite("journal");
+    let StoreLocation::File(path) = &place.options.location else { unreachable!("it is SQLite") };
+    let store = place.open().unwrap();
+    let ids: Vec<_> = (0..20).map(|number| put(&store, &[number; 50_000])).collect();
+    let rows = |folder: &std::path::Path| -> Vec<Vec<u8>> {
+        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let ours = files.filter(|file| file.file_name().unwrap().to_string_lossy().starts_with(&name));
+        ours.map(|file| std::fs::read(file).unwrap()).collect()
+    };
+    let length = |files: &[Vec<u8>]| files.iter().map(Vec::len).sum::<usize>();
+    let before = rows(path.parent().unwrap());
+    ids.iter().for_each(|id| assert!(take(&store, *id).is_ok()));
+    store.expire().unwrap();
+    let after = rows(path.parent().unwrap());
+    // Rows are sealed, so that 32 bytes of a long run of them occur nowhere else.
+    let longest = before.iter().max_by_key(|file| file.len()).unwrap();
+    let probes = longest
+        .chunks(4096)
+        .map(|page| &page[2000..2032])
+        .filter(|probe| probe.iter().any(|byte| *byte != 0));
+    for probe in probes.take(200) {
+        let found = after.iter().any(|file| file.windows(32).any(|window| window == probe));
+        assert!(!found, "a part of a spent row is still there");
+    }
+    assert!(length(&after) < length(&before) / 4, "{} of {}", length(&after), length(&before));
+}
+
+#[test]
 fn everything_expires() {
     in_both("expiry", |place| {
         let store = place.open().unwrap();

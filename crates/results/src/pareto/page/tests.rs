@@ -151,8 +151,8 @@ fn shared_signs_are_counted_apart_and_versions_drawn_apart() {
     let page = page(&example_groups());
     assert!(page.contains("<th>comparisons</th><th>gated values</th>") && !page.contains("<th>ReLUs before"));
     assert!(page.contains("26,113 comparisons and 52,226 gated values, 71.16%"));
-    assert!(page.contains("several versions of the protocol (protocol 4, protocol 2)"));
-    for name in ["measured online: protocol 4, loopback", "measured bytes: protocol 2, loopback"] {
+    assert!(page.contains("several versions of the protocol (protocol 4 or 5, protocol 2)"));
+    for name in ["measured online: protocol 4 or 5, loopback", "measured bytes: protocol 2, loopback"] {
         assert!(page.contains(name), "{name}");
     }
     // Beaten by nobody who was measured alike.

@@ -56,10 +56,6 @@ impl Arguments {
                  no page has; leave one of them out"
             );
         }
-        ensure!(
-            !self.web_compare || settings.web.is_some(),
-            "--web-compare is for the page; add --web ADDRESS"
-        );
         Ok(Settings { models, ..settings })
     }
 }

@@ -103,13 +103,16 @@ impl Rows for SqliteRows {
     /// The journal holds pages as they were before rows were removed, until it is truncated.
     fn forget_journal(&self) -> Result<(), StoreError> {
         let connection = self.connection.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let pragmas = "PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE);";
+        // Each step of the first frees one page.
+        let run = |pragma: &str| {
+            let mut statement = connection.prepare(pragma)?;
+            let mut steps = statement.query([])?;
+            while steps.next()?.is_some() {}
+            Ok(())
+        };
+        let done = run("PRAGMA incremental_vacuum").and_then(|()| run("PRAGMA wal_checkpoint(TRUNCATE)"));
         let doing = "truncate the journal";
-        connection.execute_batch(pragmas).map_err(|source| StoreError::Sqlite {
-            path: self.path.clone(),
-            doing,
-            source,
-        })
+        done.map_err(|source| StoreError::Sqlite { path: self.path.clone(), doing, source })
     }
 }
 

@@ -134,6 +134,15 @@ impl ServedModel {
         &self.agreement
     }
 
+    /// Memory that its weights take: what the plan says, but for those that are transformed for each answer.
+    pub fn weight_bytes(&self) -> u64 {
+        let spared = |layer: &ServedLayer| {
+            PreparedWeights::bytes(layer.encrypted.layout()) - layer.encrypted.kept_bytes()
+        };
+        let spared: usize = self.layers.iter().map(spared).sum();
+        self.plan.memory().server_weights.saturating_sub(spared as u64)
+    }
+
     /// What both parties do.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan

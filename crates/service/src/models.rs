@@ -113,7 +113,7 @@ impl Settings {
                     Arc::new(served.map_err(refusal)?)
                 }
             };
-            room = room.map(|room| room.saturating_sub(served.plan().memory().server_weights));
+            room = room.map(|room| room.saturating_sub(served.weight_bytes()));
             models.digests.insert(name.clone(), model.digest());
             models.served.insert(name, served);
         }

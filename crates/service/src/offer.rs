@@ -42,7 +42,7 @@ impl Offer {
             let reserved = match same {
                 Some(reserved) => reserved,
                 None => {
-                    let needed = model.plan().memory().server_weights;
+                    let needed = model.weight_bytes();
                     let refusal = || NoRoomToReload { needed, left: memory.spare() };
                     Arc::new(memory.withhold(needed).ok_or_else(refusal)?)
                 }

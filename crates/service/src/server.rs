@@ -102,8 +102,8 @@ pub(super) enum GuestState {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the models take {weights} bytes, {running} running inferences {each} bytes each and {clients} clients a megabyte \
-     each, {needed} bytes in all, more than the {limit} bytes of --max-memory; allow more, or fewer with --max-running \
-     and --max-clients"
+     each, {needed} bytes in all, more than the {limit} bytes of --max-memory; allow more, hold fewer weights with \
+     --weight-memory, or allow fewer with --max-running and --max-clients"
 )]
 pub struct TooLittleMemory {
     weights: u64,
@@ -121,11 +121,15 @@ impl Service {
     /// When the models and the inferences that may run at once do not fit the memory.
     pub fn new(parts: ServiceParts) -> Result<Arc<Self>, TooLittleMemory> {
         let (limits, plans) = (&parts.limits, parts.models.values().map(|model| model.plan().as_ref()));
-        let weights = plans.clone().map(|plan| plan.memory().server_weights).sum::<u64>();
+        let planned = plans.clone().map(|plan| plan.memory().server_weights).sum::<u64>();
+        let weights = parts.models.values().map(|model| model.weight_bytes()).sum::<u64>();
+        // What `--weight-memory` leaves out is not held.
+        let spared = planned.saturating_sub(weights);
         let each = plans.clone().map(|plan| plan.server_memory(limits.threads)).max().unwrap_or(0);
         let kept = plans.clone().map(Plan::server_prepared_memory).max().unwrap_or(0);
         let (running, limit, clients) = (limits.running.get(), limits.memory, limits.clients);
-        let (standing, needed) = (standing_memory(plans.clone(), limits), Self::memory_for(plans, limits));
+        let standing = standing_memory(plans.clone(), limits).saturating_sub(spared);
+        let needed = Self::memory_for(plans, limits).saturating_sub(spared);
         if needed > limit {
             return Err(TooLittleMemory { weights, clients, running, each, needed, limit });
         }

@@ -196,6 +196,13 @@ fn a_service_without_memory_for_its_models_does_not_start_and_none_is_given_beyo
     let error = Service::new(parts(memory - 1)).err().unwrap();
     assert!(error.to_string().contains("--max-memory"), "{error}");
     assert!(Service::new(parts(memory)).is_ok());
+    // Weights that are not held are not counted.
+    let sparing = ServedModel::new(&model, Reveal::Logits, WeightMemory::AtMost(0)).unwrap();
+    let spared = served.weight_bytes() - sparing.weight_bytes();
+    assert!(spared > 0 && served.weight_bytes() == served.plan().memory().server_weights);
+    let models = BTreeMap::from([(ModelName::new("tiny").unwrap(), Arc::new(sparing))]);
+    assert!(Service::new(ServiceParts { models: models.clone(), ..parts(memory - spared) }).is_ok());
+    assert!(Service::new(ServiceParts { models, ..parts(memory - spared - 1) }).is_err());
     let server = Running::start(&[("tiny", &model)], Limits { memory, ..limits() });
     let standing = server.service.now().memory;
     let error = server.connect().unwrap().prepare(1).err().unwrap();

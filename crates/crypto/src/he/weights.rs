@@ -70,6 +70,11 @@ impl PreparedWeights {
         (0..layout.blocks_per_tile()).map(|block| Self::block_bytes(layout, block)).sum()
     }
 
+    /// Memory that those take which are kept.
+    pub fn kept_bytes(&self) -> usize {
+        (0..self.blocks.len()).map(|block| Self::block_bytes(&self.layout, block)).sum()
+    }
+
     /// The layout they were prepared for.
     pub fn layout(&self) -> &Layout {
         &self.layout

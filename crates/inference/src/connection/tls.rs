@@ -227,6 +227,23 @@ mod tests {
     }
 
     #[test]
+    fn a_server_says_whose_certificate_was_refused_and_who_is_no_client() {
+        let identity = Identity::generate().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut accepted = |say: fn(TcpStream)| {
+            let client = std::thread::spawn(move || say(TcpStream::connect(address).unwrap()));
+            let error = accept_tls(listener.accept().unwrap().0, &identity).err().unwrap();
+            client.join().unwrap();
+            error
+        };
+        let error = accepted(|stream| assert!(connect_tls(stream, Fingerprint([1; 32])).is_err()));
+        assert!(matches!(error, TlsError::ServerCertificateRefused), "{error}");
+        let error = accepted(|mut stream| stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap());
+        assert!(matches!(error, TlsError::NoClient(_)), "{error}");
+    }
+
+    #[test]
     fn only_tls_13_without_early_data_tickets_or_compression() {
         let identity = Identity::generate().unwrap();
         let connector = TlsConnector::new(&Trust::Fingerprint(identity.fingerprint()), None).unwrap();

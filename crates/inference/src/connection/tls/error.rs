@@ -48,6 +48,16 @@ pub enum TlsError {
     /// The server does not accept the client's certificate.
     #[error("the server does not accept this client's certificate; ask its operator for one")]
     ClientCertificateRefused,
+    /// Seen by a server: the client does not accept its certificate.
+    #[error(
+        "the client does not accept this server's certificate: it expects another fingerprint or authority"
+    )]
+    ServerCertificateRefused,
+    /// Seen by a server: no client of ours.
+    #[error(
+        "the TLS handshake failed: the peer is no Sordino client, or something between changed what it said"
+    )]
+    NoClient(#[source] rustls::Error),
     /// The peer found something wrong.
     #[error("the peer ended the TLS handshake; something between may have changed it")]
     Alert(#[source] rustls::Error),
@@ -94,6 +104,17 @@ impl TlsError {
             Some(cause) => Self::from(cause.clone()),
             None if error.kind() == io::ErrorKind::TimedOut => Self::TimedOut,
             None => Self::Connection(error),
+        }
+    }
+}
+
+impl TlsError {
+    /// The same as a server says it: alerts do not tell whose certificate they are about, and it knows its address.
+    pub(super) fn at_server(self) -> Self {
+        match self {
+            Self::ClientCertificateRefused => Self::ServerCertificateRefused,
+            Self::Handshake(error) => Self::NoClient(error),
+            error => error,
         }
     }
 }

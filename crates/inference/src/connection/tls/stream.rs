@@ -52,7 +52,9 @@ impl TlsStream {
             Inner::Client(stream) => stream.conn.complete_io(&mut stream.sock),
             Inner::Server(stream) => stream.conn.complete_io(&mut stream.sock),
         };
-        result.map_err(TlsError::from_stream)?;
+        let is_server = matches!(self.inner, Inner::Server(_));
+        let said = |error: TlsError| if is_server { error.at_server() } else { error };
+        result.map_err(|error| said(TlsError::from_stream(error)))?;
         let empty = [0; BINDING_BYTES];
         let binding = match &self.inner {
             Inner::Client(stream) => stream.conn.export_keying_material(empty, BINDING_LABEL, None)?,

@@ -28,6 +28,26 @@ fn every_name_of_glossary_and_style_guide_is_in_the_code() {
 }
 
 #[test]
+fn the_map_has_every_module_and_script() {
+    let map = page("architecture/map.md").to_lowercase();
+    let root = repository();
+    let names = |folder: PathBuf, ending: Option<&str>| -> Vec<String> {
+        let entries = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        let files = entries.filter(|path| path.is_file());
+        let wanted = files.filter(|path| path.extension().and_then(|ending| ending.to_str()) == ending);
+        wanted.map(|path| path.file_stem().unwrap().to_string_lossy().into_owned()).collect()
+    };
+    let crates = std::fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let mut all: Vec<String> = crates.flat_map(|folder| names(folder.join("src"), Some("rs"))).collect();
+    assert!(all.len() > 100, "{}", all.len());
+    all.extend(names(root.join("scripts"), None));
+    let plain = ["lib", "main", "error", "tests"];
+    let missing: Words =
+        all.into_iter().filter(|name| !plain.contains(&&name[..]) && !map.contains(name)).collect();
+    assert!(missing.is_empty(), "docs/src/architecture/map.md does not name {missing:?}");
+}
+
+#[test]
 fn the_reference_lists_the_flags_that_help_prints() {
     let chapter = page("reference/command-line.md");
     let sections: BTreeMap<_, _> =

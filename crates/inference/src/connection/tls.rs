@@ -231,7 +231,7 @@ mod tests {
         let identity = Identity::generate().unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let mut accepted = |say: fn(TcpStream)| {
+        let accepted = |say: fn(TcpStream)| {
             let client = std::thread::spawn(move || say(TcpStream::connect(address).unwrap()));
             let error = accept_tls(listener.accept().unwrap().0, &identity).err().unwrap();
             client.join().unwrap();

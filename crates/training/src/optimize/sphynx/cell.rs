@@ -10,7 +10,7 @@ use recipes::method::sphynx::Post;
 use super::network::{Declarations, Lookup};
 use super::weights::{CellWeights, OperationWeights, strides, targets};
 use crate::assemble::{Mode, Norm, Parameters};
-use crate::tensor::{Device, Tensor};
+use crate::tensor::{Device, Kind, Tensor};
 
 /// PC-DARTS: one channel of so many takes part.
 const PARTS: usize = 4;
@@ -289,7 +289,7 @@ impl Source {
         Self {
             stride: place.stride(source),
             count,
-            blocks: is_dense.then(|| blocks(count as usize, place.active(), device)),
+            blocks: is_dense.then(|| blocks(count as usize, place.active(), lookup.kind(), device)),
             skip: (place.stride(source) == 2).then(|| Reduce::new(&name("skip"), count, lookup)),
             convolutions: CONVOLUTIONS.map(|(part, filter, dilation, is_pair)| Convolution {
                 padding: dilation * (filter as i64 - 1) / 2,
@@ -343,7 +343,10 @@ impl Source {
         match &self.blocks {
             None => conv(&value, weight, 1, self.count),
             Some(blocks) => {
-                let dense = weight.repeat([1, self.count, 1, 1]) * blocks.to_kind(weight.kind());
+                let [outputs, _, height, width] = weight.size()[..] else {
+                    unreachable!("filters have four dimensions")
+                };
+                let dense = (weight.unsqueeze(1) * blocks).view([outputs, -1, height, width]);
                 conv(&value, &dense, 1, 1)
             }
         }
@@ -368,12 +371,11 @@ impl Source {
     }
 }
 
-/// 1 where an output and an input belong to the same edge: (outputs, inputs, 1, 1).
-fn blocks(edges: usize, channels: usize, device: Device) -> Tensor {
-    let all = edges * channels;
-    let same = |place: usize| f32::from(u8::from(place / all / channels == place % all / channels));
-    let table: Vec<f32> = (0..all * all).map(same).collect();
-    device.floats(&table, &[all as i64, all as i64, 1, 1])
+/// 1 where an output belongs to an edge: (outputs, edges, 1, 1, 1).
+fn blocks(edges: usize, channels: usize, kind: Kind, device: Device) -> Tensor {
+    let own = |place: usize| f32::from(u8::from(place / edges / channels == place % edges));
+    let table: Vec<f32> = (0..edges * channels * edges).map(own).collect();
+    device.floats(&table, &[(edges * channels) as i64, edges as i64, 1, 1, 1]).to_kind(kind)
 }
 
 /// Channels in the order that brings every fourth of them to the front, whatever their number.
@@ -390,9 +392,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_are_square_and_lie_on_the_diagonal() {
-        let table = crate::tensor::to_floats(&blocks(2, 2, Device::Cpu));
-        assert_eq!(table, [1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1].map(|bit| bit as f32));
+    fn an_output_has_the_block_of_its_edge() {
+        let table = crate::tensor::to_floats(&blocks(3, 2, Kind::Float, Device::Cpu));
+        assert_eq!(table, [1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1].map(|bit| bit as f32));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::assemble::{
     AssembleError, Declared, Fan, Mode, Norm, NumberKinds, Parameters, Role, Setting, Start, Statistics,
     linear, norm,
 };
-use crate::tensor::{Device, Tensor, guarded, to_floats};
+use crate::tensor::{Device, Kind, Tensor, guarded, to_floats};
 
 /// How far first scores lie from 0 (the authors' code).
 const FIRST_DEVIATION: f64 = 1e-3;
@@ -273,6 +273,11 @@ pub(super) struct Lookup<'a> {
 impl Lookup<'_> {
     pub(super) fn weight(&self, name: &str) -> Option<usize> {
         self.weights.find(&format!("{name}.weight"))
+    }
+
+    /// Of weights as they are computed with.
+    pub(super) fn kind(&self) -> Kind {
+        self.weights.leaf(0).kind()
     }
 
     pub(super) fn bias(&self, name: &str) -> Option<usize> {

@@ -1,4 +1,4 @@
-//! `sordino demo` as a new user runs it: two processes, photographs, a table; nothing left behind.
+//! `sordino demo` as a new user runs it: two processes, photographs, a table; nothing left behind, by benchmarks neither.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -11,6 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use support::processes::Ended;
 use support::tiny_model;
 
 /// A folder for what the demo writes; it must be empty afterwards.
@@ -192,4 +193,52 @@ fn the_server_ends_even_when_the_demo_is_killed() {
     child.kill().unwrap();
     child.wait().unwrap();
     wait_until(|| has_ended(servers[0]));
+}
+
+/// Nobody else may read anything in a folder.
+#[cfg(target_os = "linux")]
+fn expect_private(folder: &Path) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        // It may be gone again.
+        if let Ok(found) = entry.metadata() {
+            assert_eq!(
+                std::os::unix::fs::PermissionsExt::mode(&found.permissions()) & 0o077,
+                0,
+                "others may read {}",
+                entry.path().display()
+            );
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_benchmark_shows_its_model_to_nobody_and_leaves_nothing_behind() {
+    let folder = Folder::new("bench");
+    let temporary = folder.0.join("temporary");
+    let network = ["resnet20:m=4", "--input", "16", "--classes", "10"];
+    let ways: [&[&str]; 2] =
+        [&["private", "--repeat", "100000"], &["load", "--clients", "300", "--running", "1"]];
+    for way in ways {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sordino"));
+        command.args(["bench", way[0]]).args(network).args(&way[1..]).env("TMPDIR", &temporary);
+        let mut bench = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+        let bench = &mut bench.0;
+        let mut servers = Vec::new();
+        wait_until(|| {
+            expect_private(&temporary);
+            servers = children_of(bench.id());
+            !servers.is_empty()
+        });
+        for _ in 0..100 {
+            expect_private(&temporary);
+            thread::sleep(Duration::from_millis(10));
+        }
+        assert_eq!(bench.try_wait().unwrap(), None, "it is in the middle of its work");
+        let id = rustix::process::Pid::from_child(bench);
+        rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+        assert!(!bench.wait().unwrap().success());
+        assert_eq!(folder.left_behind(), 0, "files are left behind by {way:?}");
+        wait_until(|| servers.iter().all(|server| !Path::new(&format!("/proc/{server}")).exists()));
+    }
 }

@@ -22,7 +22,7 @@ use sordino::network::image::Image;
 use sordino::network::inference_model::InferenceModel;
 use sordino::network::reference::bound::{self, ReluRounding};
 
-use support::processes::{Folder, Server, sordino, text};
+use support::processes::{Ended, Folder, Server, sordino, text};
 use support::tiny_model;
 
 /// Who takes longer hangs.
@@ -536,68 +536,4 @@ fn preparing_asks_first_and_what_is_discarded_frees_the_quota() {
     let output = command.args(["prepared", "discard", "--local-only", path]).args(&key).output().unwrap();
     assert!(text(&output.stdout).contains("3 inferences are gone here"), "{}", text(&output.stderr));
     assert!(refused("1").contains("the server takes 0 more"));
-}
-
-/// The processes whose parent this is.
-fn children(parent: u32) -> Vec<u32> {
-    let status = |path: PathBuf| std::fs::read_to_string(path.join("status")).ok();
-    let is_child = |status: &String| status.lines().any(|line| line == format!("PPid:\t{parent}"));
-    let processes = std::fs::read_dir("/proc").unwrap().flatten();
-    let numbered =
-        processes.filter_map(|entry| Some((entry.file_name().to_str()?.parse().ok()?, entry.path())));
-    numbered
-        .filter(|(_, path)| status(path.clone()).is_some_and(|text| is_child(&text)))
-        .map(|(id, _)| id)
-        .collect()
-}
-
-/// A process that does not outlive a test that failed.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Nobody else may read anything in a folder.
-fn expect_private(folder: &Path) {
-    for entry in std::fs::read_dir(folder).unwrap().flatten() {
-        // It may be gone again.
-        if let Ok(found) = entry.metadata() {
-            assert_eq!(found.permissions().mode() & 0o077, 0, "others may read {}", entry.path().display());
-        }
-    }
-}
-
-#[test]
-fn a_benchmark_shows_its_model_to_nobody_and_leaves_nothing_behind() {
-    let folder = Folder::empty("bench");
-    let network = ["resnet20:m=4", "--input", "16", "--classes", "10"];
-    let ways: [&[&str]; 2] =
-        [&["private", "--repeat", "100000"], &["load", "--clients", "300", "--running", "1"]];
-    for way in ways {
-        let mut command: Command = sordino();
-        command.args(["bench", way[0]]).args(network).args(&way[1..]).env("TMPDIR", &folder.0);
-        let mut bench = Ended(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-        let bench = &mut bench.0;
-        let mut servers = Vec::new();
-        wait_until("a server's process", || {
-            expect_private(&folder.0);
-            servers = children(bench.id());
-            !servers.is_empty()
-        });
-        for _ in 0..100 {
-            expect_private(&folder.0);
-            thread::sleep(Duration::from_millis(10));
-        }
-        assert_eq!(bench.try_wait().unwrap(), None, "it is in the middle of its work");
-        signal(bench, Signal::INT);
-        assert!(!bench.wait().unwrap().success());
-        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0, "files are left behind by {way:?}");
-        wait_until("the server's end", || {
-            servers.iter().all(|server| !Path::new(&format!("/proc/{server}")).exists())
-        });
-    }
 }

@@ -124,3 +124,13 @@ impl Drop for Server {
         self.kill();
     }
 }
+
+/// A process that does not outlive a test that failed.
+pub(crate) struct Ended(pub(crate) Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -8,6 +8,7 @@ use network::cost::Counts;
 use serde::{Deserialize, Serialize};
 
 use crate::file::{FileError, read_text, write_whole};
+use crate::recipe::Precision;
 
 /// The name of the file in a run's folder.
 pub const FILE: &str = "log.jsonl";
@@ -48,6 +49,9 @@ pub struct Start {
     pub seed: u64,
     /// `cpu` or `cuda`.
     pub device: String,
+    /// In which numbers it computes; logs of before do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<Precision>,
     /// Epochs that were done before.
     pub resumed_after: u32,
     /// Whether the same seed gives the same bits.

@@ -90,6 +90,16 @@ pub enum OptimizeError {
         /// Where it was looked for.
         path: PathBuf,
     },
+    /// The teacher is a frozen model, and the method needs more of it than its answers.
+    #[error("the teacher {} is a frozen model, whose answers alone are not enough for {method}; {help}", path.display())]
+    FrozenTeacher {
+        /// Its file.
+        path: PathBuf,
+        /// The method.
+        method: &'static str,
+        /// What to do.
+        help: &'static str,
+    },
     /// The network to start from is not there.
     #[error("there is no checkpoint to start from at {}; give the folder of a trained run of the same network", path.display())]
     NoStart {

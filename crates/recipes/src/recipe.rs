@@ -21,6 +21,7 @@ mod error;
 mod network_section;
 mod training_section;
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use network::zoo::ZooError;
@@ -127,8 +128,19 @@ pub struct MaskSection {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TeacherSection {
-    /// A run's folder or a checkpoint in it.
+    /// A run's folder, a checkpoint in it, or the file of a frozen model.
     pub checkpoint: PathBuf,
+    /// Views of each image that it looks at, after which they come again with the answers it gave; new ones in every epoch
+    /// where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub views: Option<NonZeroU32>,
+}
+
+impl TeacherSection {
+    /// One that looks at new views in every epoch.
+    pub fn new(checkpoint: impl Into<PathBuf>) -> Self {
+        Self { checkpoint: checkpoint.into(), views: None }
+    }
 }
 
 /// Where the first weights come from.

@@ -142,6 +142,7 @@ mod tests {
             epochs: 3,
             seed: 1,
             device: "cpu".into(),
+            precision: None,
             resumed_after: 0,
             deterministic: true,
         });

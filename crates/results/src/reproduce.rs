@@ -211,7 +211,7 @@ mod tests {
         let own = recipe("[optimize]\nmethod = \"deepreshape\"\nbudget = 100000\n");
         let alone = predicted_minutes(&own, None).unwrap();
         let mut given = own.clone();
-        given.teacher = Some(recipes::recipe::TeacherSection { checkpoint: "runs/teacher".into() });
+        given.teacher = Some(recipes::recipe::TeacherSection::new("runs/teacher"));
         let taught = predicted_minutes(&given, Some(&recipe(""))).unwrap();
         assert!((alone - taught - plain).abs() < 1e-9, "{alone} = {taught} + {plain}");
         assert!(taught > plain, "a teacher takes time: {taught} and {plain}");

@@ -281,6 +281,46 @@ mod with_the_trainer {
         assert!(text.contains("two recipes would write to"), "{text}");
     }
 
+    /// The file of a frozen model teaches as the run that it was frozen from does, also when its answers are kept.
+    #[test]
+    fn a_frozen_model_teaches() {
+        let scratch = ScratchFolder::new("frozen-teacher");
+        let teacher = scratch.write("teacher.toml", SHORT);
+        train(&teacher, &scratch.at("teacher"), &[]);
+        let file = scratch.at("teacher.sordino");
+        json_free(&["freeze", &scratch.at("teacher"), "--activation-bits", "14", "-o", &file]);
+        let learn = |name: &str, teacher: &str, views: &str| {
+            let recipe = format!(
+                "{SHORT}[teacher]\ncheckpoint = \"{teacher}\"\n{views}[training.loss.distillation]\nkind = \"kd\"\n"
+            );
+            let recipe = scratch.write(&format!("{name}.toml"), &recipe);
+            train(&recipe, &scratch.at(name), &[]);
+            let log = std::fs::read_to_string(scratch.0.join(name).join("log.jsonl")).unwrap();
+            let events = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+            events.filter_map(|event| event["loss"].as_f64()).collect::<Vec<f64>>()
+        };
+        let run = learn("by-run", &scratch.at("teacher"), "");
+        let model = learn("by-file", &file, "");
+        assert_eq!((run.len(), model.len()), (4, 4));
+        for (run, model) in run.iter().zip(&model) {
+            assert!((run - model).abs() < 0.02 * run, "{run} {model}");
+        }
+        let views = |teacher: &str, name: &str| learn(name, teacher, "views = 2\n");
+        let (run, model) = (views(&scratch.at("teacher"), "views-by-run"), views(&file, "views-by-file"));
+        for (run, model) in run.iter().zip(&model) {
+            assert!((run - model).abs() < 0.02 * run, "{run} {model}");
+        }
+        let other = scratch.write("other.sordino", "no model");
+        let recipe = std::fs::read_to_string(scratch.at("by-file.toml")).unwrap().replace(&file, &other);
+        let recipe = scratch.write("by-other.toml", &recipe);
+        let text = refusal(&["train", &recipe, "--out", &scratch.at("by-other"), "--device", "cpu"]);
+        assert!(text.contains("other.sordino cannot be used"), "{text}");
+        // SNL begins with its teacher's weights, and those of a file are folded and rounded.
+        let snl = ["optimize", "snl", "--budget", "100", "--teacher", &file, "--out", &scratch.at("snl")];
+        let text = refusal(&[&snl[..], &["--network", "hrn-2x5x3x:m=2"]].concat());
+        assert!(text.contains("frozen model") && text.contains("--start"), "{text}");
+    }
+
     /// One network learns so fast that its loss is no number any more; the other learns on.
     #[test]
     fn a_run_that_fails_does_not_end_those_beside_it() {

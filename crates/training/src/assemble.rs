@@ -16,6 +16,7 @@ mod activation;
 mod auxiliary;
 mod exchange;
 mod forward;
+mod frozen;
 mod initialize;
 mod parameters;
 mod plan;
@@ -38,6 +39,7 @@ use plan::Plan;
 pub use forward::{Mode, Output};
 pub use parameters::{Parameters, Role, Segment};
 
+pub(crate) use frozen::FrozenNetwork;
 pub(crate) use initialize::Fan;
 pub(crate) use parameters::{Declared, Start};
 pub(crate) use plan::{Norm, Statistics, linear, norm};
@@ -85,7 +87,7 @@ pub struct AssembleOptions {
 pub(crate) struct Setting {
     pub(crate) device: Device,
     pub(crate) precision: Precision,
-    /// Whether channels run fastest in memory, as GPU convolutions want them.
+    /// Whether channels run fastest in memory, as convolutions in bf16 and those of GPUs want them.
     pub(crate) innermost_channels: bool,
 }
 
@@ -107,7 +109,9 @@ impl TrainableNetwork {
     /// # Errors
     /// When the device has no room for it, or an auxiliary head does not fit.
     pub fn new(spec: &NetworkSpec, options: &AssembleOptions, device: Device) -> Result<Self, AssembleError> {
-        Self::laid_out(spec, options, device, device == Device::Cuda)
+        // Few channels in f32 are faster in planes on a processor: resnet10 with m=4 by a factor of two.
+        let innermost_channels = device == Device::Cuda || options.precision == Precision::Bf16;
+        Self::laid_out(spec, options, device, innermost_channels)
     }
 
     fn laid_out(

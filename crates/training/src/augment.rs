@@ -17,7 +17,7 @@ use recipes::recipe::Augmentation;
 use crate::tensor::{Device, Kind, Tensor};
 
 pub(crate) use change::{Change, Changes};
-pub(crate) use draws::{Draws, PER_BATCH, PER_IMAGE};
+pub(crate) use draws::{Draws, PER_BATCH, PER_IMAGE, View};
 
 /// How much red, green and blue make a gray (ITU-R BT.601).
 const LUMA: [f32; 3] = [0.299, 0.587, 0.114];
@@ -183,11 +183,7 @@ impl Pixels {
     fn normalize(&self, rows: &Tensor) -> Tensor {
         let Shape { channels, height, width } = self.shape;
         let numbers = self.shift.addcmul(&rows.to_kind(Kind::Float), &self.scale);
-        let images = numbers.view([-1, height as i64, width as i64, channels as i64]).permute([0, 3, 1, 2]);
-        match self.device {
-            Device::Cpu => images.contiguous(),
-            Device::Cuda => images,
-        }
+        numbers.view([-1, height as i64, width as i64, channels as i64]).permute([0, 3, 1, 2])
     }
 }
 

@@ -12,6 +12,7 @@
 //! bit-equal for one number of threads, also when it is resumed; on a GPU sums are in no fixed order, and it is not.
 
 mod agreement;
+mod answers;
 mod bench;
 mod error;
 mod evaluate;
@@ -21,7 +22,9 @@ mod optimizer;
 mod state;
 mod step;
 mod tables;
+mod teacher;
 
+use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::time::Instant;
 
@@ -29,11 +32,12 @@ use recipes::random::Stream;
 use recipes::recipe::{Augmentation, Distillation};
 
 use crate::assemble::TrainableNetwork;
-use crate::augment::Draws;
 use crate::distill::Losses;
 use crate::tensor::{
     CapturedStep, Device, GraphError, Kind, Lane, Phase, Tensor, TensorError, guarded, no_grad,
 };
+
+use answers::Answers;
 
 pub(crate) use agreement::sign_agreement;
 pub use bench::{BenchOptions, StepTime, measure_step};
@@ -43,6 +47,7 @@ pub(crate) use images::{DeviceImages, ImageSet};
 pub(crate) use optimizer::{Memory, Optimizer};
 pub(crate) use step::shorten;
 pub(crate) use tables::{Row, Tables};
+pub(crate) use teacher::Teacher;
 
 /// Steps made and undone before one is recorded: libraries choose their algorithms in them.
 pub(crate) const WARM_UPS: usize = 3;
@@ -75,6 +80,8 @@ pub(crate) struct LearnOptions {
     pub(crate) ema: Option<f32>,
     pub(crate) losses: Losses,
     pub(crate) augmentation: Augmentation,
+    /// How many views of each image there are, after which they come again; new ones in every epoch where absent.
+    pub(crate) views: Option<NonZeroU32>,
     pub(crate) graph: GraphUse,
 }
 
@@ -90,6 +97,7 @@ impl Default for LearnOptions {
             ema: None,
             losses: Losses::default(),
             augmentation: Augmentation::default(),
+            views: None,
             graph: GraphUse::Auto,
         }
     }
@@ -134,7 +142,9 @@ pub(crate) struct EpochFigures {
 /// A network that learns from images.
 pub(crate) struct Learner {
     network: TrainableNetwork,
-    teacher: Option<TrainableNetwork>,
+    teacher: Option<Teacher>,
+    /// What the teacher said, where views come again.
+    answers: Option<Answers>,
     options: LearnOptions,
     images: DeviceImages,
     memory: Memory,
@@ -178,6 +188,19 @@ impl Learner {
         options: LearnOptions,
         images: DeviceImages,
     ) -> Result<Self, LearnError> {
+        Self::taught(network, teacher.map(|teacher| Teacher::Network(Box::new(teacher))), options, images)
+    }
+
+    /// The same with any kind of teacher.
+    ///
+    /// # Errors
+    /// As for [`Self::new`].
+    pub(crate) fn taught(
+        network: TrainableNetwork,
+        teacher: Option<Teacher>,
+        options: LearnOptions,
+        images: DeviceImages,
+    ) -> Result<Self, LearnError> {
         let has_teacher = teacher.is_some();
         Self::place(network, teacher, has_teacher, options, images)
     }
@@ -197,7 +220,7 @@ impl Learner {
 
     fn place(
         network: TrainableNetwork,
-        teacher: Option<TrainableNetwork>,
+        teacher: Option<Teacher>,
         has_teacher: bool,
         options: LearnOptions,
         images: DeviceImages,
@@ -221,12 +244,18 @@ impl Learner {
             let steps = images.len() / options.batch;
             let edges = network.drop_path_edges();
             let tables = Tables::new((steps, options.batch), edges, &options.augmentation, device);
-            (memory, options.ema.map(|_| copies()), tables, device.zeros(&[2], Kind::Double))
+            let answers = options
+                .views
+                .filter(|_| teacher.is_some())
+                .map(|views| Answers::new(views.get(), (images.len(), images.classes), device));
+            let totals = device.zeros(&[2], Kind::Double);
+            (memory, options.ema.map(|_| copies()), tables, totals, answers)
         };
-        let (memory, average, tables, totals) = guarded(place)?;
+        let (memory, average, tables, totals, answers) = guarded(place)?;
         Ok(Self {
             network,
             teacher,
+            answers,
             options,
             images,
             memory,
@@ -248,15 +277,22 @@ impl Learner {
     /// When they would not see the same batches, or the device refuses.
     pub(crate) fn take_along(&mut self, others: Vec<Self>) -> Result<(), LearnError> {
         let seen = |learner: &Self| {
-            let LearnOptions { seed, batch, augmentation, .. } = learner.options;
-            (seed, batch, augmentation, learner.images.len(), learner.options.losses.distillation.is_some())
+            let LearnOptions { seed, batch, augmentation, views, .. } = learner.options;
+            (
+                seed,
+                batch,
+                augmentation,
+                views,
+                learner.images.len(),
+                learner.options.losses.distillation.is_some(),
+            )
         };
         for learner in others {
             if seen(&learner) != seen(self) || !learner.fellows.is_empty() {
                 return Err(LearnError::Apart);
             }
             if let Some(teacher) = self.teacher.as_ref().filter(|_| learner.wanted().stages) {
-                inside::check_maps(&learner.network, teacher)?;
+                teacher.check_maps(&learner.network)?;
             }
             self.fellows.push(Fellow { lane: Lane::new(self.network.device())?, learner });
         }
@@ -321,7 +357,7 @@ impl Learner {
         look: &mut dyn FnMut(&TrainableNetwork, u64) -> ControlFlow<()>,
     ) -> Result<EpochFigures, LearnError> {
         let began = Instant::now();
-        guarded(|| self.begin_epoch(epoch, rates))?;
+        self.begin_epoch(epoch, rates)?;
         let steps = self.steps(look)?;
         self.figures(epoch, steps, began)
     }
@@ -339,7 +375,7 @@ impl Learner {
     ) -> Result<Vec<Result<EpochFigures, LearnError>>, LearnError> {
         let began = Instant::now();
         for (index, rates) in rates.iter().enumerate() {
-            guarded(|| self.member(index).begin_epoch(epoch, rates))?;
+            self.member(index).begin_epoch(epoch, rates)?;
         }
         let steps = self.steps(&mut |_, done| {
             progress(done);
@@ -379,18 +415,19 @@ impl Learner {
         Ok(figures)
     }
 
-    fn begin_epoch(&mut self, epoch: u64, rates: &dyn Fn(u64) -> StepRates) {
+    fn begin_epoch(&mut self, epoch: u64, rates: &dyn Fn(u64) -> StepRates) -> Result<(), LearnError> {
         let steps = self.steps_per_epoch();
-        let (count, batch) = (self.images.len(), self.options.batch);
-        let shape = self.images.pixels.shape();
         let seed = self.options.seed;
-        let draws = Draws::new(&self.options.augmentation, shape, (count, batch), (seed, epoch));
+        let draws = self.draws(epoch);
         let rates: Vec<StepRates> = (0..steps).map(|step| rates(epoch * steps + step)).collect();
-        self.tables.fill(&draws, &rates, |count| {
-            let mut stream = Stream::new(&format!("drop-path of epoch {epoch}"), seed);
-            (0..count).map(|_| stream.unit()).collect()
-        });
-        let _ = self.totals.zero_();
+        guarded(|| {
+            self.tables.fill(&draws, &rates, |count| {
+                let mut stream = Stream::new(&format!("drop-path of epoch {epoch}"), seed);
+                (0..count).map(|_| stream.unit()).collect()
+            });
+            let _ = self.totals.zero_();
+        })?;
+        self.recall(epoch)
     }
 
     /// Records the step, unless it was tried before. A step that cannot be recorded is run as it is; only a device
@@ -430,16 +467,16 @@ impl Learner {
 /// Refuses parts that do not fit each other.
 fn check_fit(
     network: &TrainableNetwork,
-    teacher: Option<&TrainableNetwork>,
+    teacher: Option<&Teacher>,
     has_teacher: bool,
     options: &LearnOptions,
     images: &DeviceImages,
 ) -> Result<(), LearnError> {
     images.check(network)?;
-    teacher.map_or(Ok(()), |teacher| images.check(teacher))?;
+    teacher.map_or(Ok(()), |teacher| teacher.check(images))?;
     options.check(has_teacher, images.len())?;
     if let Some(teacher) = teacher.filter(|_| options.losses.attention > 0.0) {
-        inside::check_maps(network, teacher)?;
+        teacher.check_maps(network)?;
     }
     let is_elsewhere = |device: Device| device != network.device();
     if is_elsewhere(images.pixels.device()) || teacher.is_some_and(|teacher| is_elsewhere(teacher.device())) {
@@ -460,6 +497,9 @@ impl LearnOptions {
         let is_decoupled = matches!(self.losses.distillation, Some(Distillation::Dkd { .. }));
         if (mixup > 0.0 && cutmix > 0.0) || (is_decoupled && mixup.max(cutmix) > 0.0) {
             return Err(LearnError::Mixtures);
+        }
+        if self.views.is_some() && (mixup.max(cutmix) > 0.0 || self.losses.attention > 0.0) {
+            return Err(LearnError::Views);
         }
         Ok(())
     }

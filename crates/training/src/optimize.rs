@@ -169,10 +169,16 @@ impl Job<'_> {
         Recipe { optimize: None, start: None, mask: None, ..self.recipe.clone() }
     }
 
+    /// A teacher, asked as the recipe's would be.
+    fn teacher_section(&self, checkpoint: &Path) -> TeacherSection {
+        let views = self.recipe.teacher.as_ref().and_then(|teacher| teacher.views);
+        TeacherSection { checkpoint: checkpoint.to_owned(), views }
+    }
+
     /// The same with a teacher, and a distillation loss if none is named.
     fn distilled_recipe(&self, teacher: &Path) -> Recipe {
         let mut recipe = self.bare_recipe();
-        recipe.teacher = Some(TeacherSection { checkpoint: teacher.to_owned() });
+        recipe.teacher = Some(self.teacher_section(teacher));
         recipe.training.loss.distillation.get_or_insert(Distillation::soft(4.0, 0.9));
         recipe
     }

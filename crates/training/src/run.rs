@@ -34,7 +34,7 @@ use options::Rates;
 use prepare::Place;
 
 pub(crate) use options::learn_options;
-pub(crate) use prepare::{Images, assemble_options, image_set, trained};
+pub(crate) use prepare::{Images, assemble_options, image_set, teacher, trained};
 
 /// Images of one step of a trial.
 const TRIAL_BATCH: usize = 250;
@@ -301,6 +301,7 @@ impl Run<'_> {
                 Device::Cpu => "cpu".to_owned(),
                 Device::Cuda => "cuda".to_owned(),
             },
+            precision: Some(network.options().precision),
             resumed_after: self.state.epoch,
             deterministic: self.options.device == Device::Cpu,
         }

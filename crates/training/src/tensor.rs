@@ -8,8 +8,10 @@ mod graph;
 mod guard;
 mod lane;
 mod operations;
+mod processor;
 
 use recipes::array::{Array, ArrayKind};
+use recipes::recipe::Precision;
 
 pub use graph::{CapturedStep, GraphError, Phase};
 pub use guard::guarded;
@@ -46,6 +48,15 @@ impl Device {
         match self {
             Self::Cpu => tch::Device::Cpu,
             Self::Cuda => tch::Device::Cuda(0),
+        }
+    }
+
+    /// The numbers in which this device computes what a recipe asks for: 32 bits instead of bf16 on a processor without
+    /// instructions for it, which would be slower with less.
+    pub fn computes_in(self, precision: Precision) -> Precision {
+        match (self, precision) {
+            (Self::Cpu, Precision::Bf16) if !processor::multiplies_bf16() => Precision::F32,
+            (_, precision) => precision,
         }
     }
 

@@ -60,7 +60,7 @@ impl Job {
             if let (Some(teacher), true) = (teacher, others > 1) {
                 let name = teacher_name(teacher);
                 let folder = out.join(TEACHERS).join(&name);
-                job.recipe.teacher = Some(TeacherSection { checkpoint: folder.clone() });
+                job.recipe.teacher = Some(TeacherSection::new(&folder));
                 job.needs = Some(name.clone());
                 if !jobs.iter().any(|known| known.name == name) {
                     jobs.push(Self { name, folder, recipe: teacher.clone(), needs: None, is_teacher: true });

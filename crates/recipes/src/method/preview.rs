@@ -59,7 +59,7 @@ pub enum Preview {
 /// When the budget cannot be met, the network cannot be reduced so, or a teacher or a start is not where it should be.
 pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview, OptimizeError> {
     let section = recipe.optimize.as_ref().ok_or(OptimizeError::NoMethod)?;
-    must_have_teacher(recipe)?;
+    must_have_teacher(recipe, section)?;
     let whole = || Whole::new(recipe, shape, classes);
     match section {
         OptimizeSection::SharedSigns(section) => shared(recipe, section, shape, classes),
@@ -183,14 +183,27 @@ impl SharedSignsSection {
     }
 }
 
-fn must_have_teacher(recipe: &Recipe) -> Result<(), OptimizeError> {
-    match &recipe.teacher {
-        Some(teacher) if checkpoint::find(&teacher.checkpoint).is_err() => {
-            Err(OptimizeError::NoTeacher { path: teacher.checkpoint.clone() })
-        }
-        _ => Ok(()),
+fn must_have_teacher(recipe: &Recipe, section: &OptimizeSection) -> Result<(), OptimizeError> {
+    let Some(path) = recipe.teacher.as_ref().map(|teacher| teacher.checkpoint.clone()) else { return Ok(()) };
+    if !path.is_file() {
+        return checkpoint::find(&path).map(drop).map_err(|_| OptimizeError::NoTeacher { path });
+    }
+    // A file is a frozen model, which has no weights to begin with.
+    let (needs_run, help) = match section {
+        OptimizeSection::Snl(section) => (section.start.is_none(), BEGINNING),
+        OptimizeSection::L1Pruning(section) => (section.start.is_none(), BEGINNING),
+        OptimizeSection::Senet(_) => (true, "give the run that it was frozen from"),
+        _ => (false, ""),
+    };
+    match needs_run {
+        true => Err(OptimizeError::FrozenTeacher { path, method: section.method(), help }),
+        false => Ok(()),
     }
 }
+
+/// What to do where the teacher's weights are missing to begin with.
+const BEGINNING: &str =
+    "give a run to begin with by --start (optimize.start in a recipe), or a run as the teacher";
 
 fn must_be_plain(recipe: &Recipe) -> Result<(), OptimizeError> {
     let method = recipe.optimize.as_ref().map_or("this method", OptimizeSection::method);

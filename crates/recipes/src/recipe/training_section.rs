@@ -351,7 +351,7 @@ pub enum Precision {
     /// 32 bits.
     #[default]
     F32,
-    /// 16 bits with 8 of mantissa, on a GPU; a CPU computes with 32 instead.
+    /// 16 bits with 8 of mantissa, on a GPU or a processor with instructions for them (AVX-512 BF16); others use 32.
     Bf16,
     /// 64 bits, for checking gradients: neither a recipe nor a flag can name it.
     #[serde(skip)]

@@ -91,7 +91,7 @@ impl Entry {
         };
         recipe.teacher = match way {
             _ if !way.has_teacher() => None,
-            _ => Some(TeacherSection { checkpoint: self.teacher_folder(&recipe) }),
+            _ => Some(TeacherSection::new(self.teacher_folder(&recipe))),
         };
         Ok(recipe)
     }

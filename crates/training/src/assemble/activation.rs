@@ -61,7 +61,7 @@ impl Activation {
 }
 
 /// For each scalar 1 where its ReLU went.
-fn dropped(mask: &SiteMask, shape: Shape) -> Vec<u8> {
+pub(super) fn dropped(mask: &SiteMask, shape: Shape) -> Vec<u8> {
     let places = (0..shape.channels)
         .flat_map(|channel| (0..shape.height).map(move |row| (channel, row)))
         .flat_map(|(channel, row)| (0..shape.width).map(move |column| (channel, row, column)));

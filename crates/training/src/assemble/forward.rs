@@ -57,7 +57,8 @@ impl TrainableNetwork {
     ) -> Output {
         let walk = self.spec.walk();
         let mut values: Vec<Option<Tensor>> = (0..walk.value_count()).map(|_| None).collect();
-        values[0] = Some(images.to_kind(self.setting.precision.compute_kind()));
+        let images = images.to_kind(self.setting.precision.compute_kind());
+        values[0] = Some(if self.setting.innermost_channels { images } else { images.contiguous() });
         let mut auxiliary = None;
         for (index, step) in walk.steps().iter().enumerate() {
             let output = self.step(index, step, &values, mode);

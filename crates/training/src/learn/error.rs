@@ -95,11 +95,26 @@ pub enum LearnError {
         /// Its teacher.
         teacher: String,
     },
+    /// A teacher without maps.
+    #[error(
+        "training.loss.attention compares maps at the ends of the stages, and the frozen model {teacher} shows none; give the run \
+         that it was frozen from as the teacher, or set it to 0"
+    )]
+    NoMaps {
+        /// The teacher.
+        teacher: String,
+    },
     /// Mixtures that exclude each other.
     #[error(
         "mixup and cutmix exclude each other, and decoupled distillation excludes both: it needs one label per image"
     )]
     Mixtures,
+    /// Views of what changes with its neighbors, or of which more than logits is wanted.
+    #[error(
+        "teacher.views keeps what the teacher says of each image alone; remove it, or set mixup, cutmix and \
+         training.loss.attention to 0"
+    )]
+    Views,
     /// Parts on different devices.
     #[error("network, teacher and images lie on different devices; expected all on one")]
     Devices,

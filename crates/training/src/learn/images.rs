@@ -65,14 +65,18 @@ impl DeviceImages {
 
     /// Whether a network takes such images and knows as many classes.
     pub(super) fn check(&self, network: &TrainableNetwork) -> Result<(), LearnError> {
-        let (expected, came) = (network.input_shape(), self.pixels.shape());
+        self.check_fit(network.spec().name(), network.input_shape(), network.classes())
+    }
+
+    /// The same for whatever takes images of a shape and knows so many classes.
+    pub(super) fn check_fit(&self, name: &str, expected: Shape, classes: usize) -> Result<(), LearnError> {
+        let (network, came) = (name.to_owned(), self.pixels.shape());
         if expected != came {
-            return Err(LearnError::Input { network: network.spec().name().to_owned(), expected, came });
+            return Err(LearnError::Input { network, expected, came });
         }
-        let (expected, came) = (network.classes(), self.classes);
-        if expected != came {
-            return Err(LearnError::Classes { network: network.spec().name().to_owned(), expected, came });
+        match classes == self.classes {
+            true => Ok(()),
+            false => Err(LearnError::Classes { network, expected: classes, came: self.classes }),
         }
-        Ok(())
     }
 }

@@ -8,10 +8,11 @@
 //!
 //! Sums stay on the device and are read once an epoch.
 
+use network::shape::Shape;
 use network::spec::NetworkSpec;
 use network::walk::{Operation, Part, StageIndex, Step, ValueId};
 
-use super::{LearnError, Learner};
+use super::{LearnError, Learner, Teacher};
 use crate::assemble::{Mode, Output, Role, TrainableNetwork};
 use crate::tensor::{Kind, Tensor, no_grad, to_floats};
 
@@ -38,6 +39,14 @@ pub(super) struct Seen {
     pub(super) stages: Vec<Tensor>,
     /// The value behind each ReLU site.
     pub(super) sites: Vec<Tensor>,
+}
+
+impl Seen {
+    /// Logits alone.
+    pub(super) fn logits(logits: Tensor) -> Self {
+        let output = Output { logits, auxiliary: None };
+        Self { output, stages: Vec::new(), sites: Vec::new() }
+    }
 }
 
 /// What a learner sums up beside its loss.
@@ -85,15 +94,14 @@ impl Learner {
     /// # Errors
     /// When there is no teacher with the same sites.
     pub(crate) fn watch_differences(&mut self) -> Result<(), LearnError> {
-        let sites = |network: &TrainableNetwork| -> Vec<_> {
-            network.spec().walk().sites().iter().map(|site| site.shape).collect()
-        };
-        let own = sites(&self.network);
-        if self.teacher.as_ref().map(sites).as_ref() != Some(&own) {
+        let own = site_shapes(&self.network);
+        if self.teacher.as_ref().and_then(Teacher::sites).as_ref() != Some(&own) {
             return Err(LearnError::OtherSites { network: self.network.spec().name().to_owned() });
         }
+        // Nobody kept the inside of a teacher.
+        (self.answers, self.options.views) = (None, None);
         let device = self.network.device();
-        let zeros = |shape: network::shape::Shape| {
+        let zeros = |shape: Shape| {
             device.zeros(&[shape.channels as i64, shape.height as i64, shape.width as i64], Kind::Float)
         };
         self.sums.differences = own.into_iter().map(zeros).collect();
@@ -148,6 +156,11 @@ pub(super) fn forward(network: &TrainableNetwork, images: &Tensor, mode: Mode<'_
         }
     });
     Seen { output, stages, sites }
+}
+
+/// The sizes of a network's ReLU layers.
+pub(super) fn site_shapes(network: &TrainableNetwork) -> Vec<Shape> {
+    network.spec().walk().sites().iter().map(|site| site.shape).collect()
 }
 
 /// Refuses a teacher whose maps are of other sizes at the ends of the stages.

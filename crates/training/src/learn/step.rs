@@ -21,9 +21,10 @@ impl Learner {
         let row = no_grad(|| self.tables.read());
         let images = no_grad(|| self.batch(&row));
         let wanted = self.fellows.iter().fold(self.wanted(), |wanted, it| wanted.or(it.learner.wanted()));
-        let teacher = self.teacher.as_ref();
-        let teacher =
-            no_grad(|| teacher.map(|teacher| inside::forward(teacher, &images, Mode::Evaluate, wanted)));
+        let teacher = no_grad(|| match &self.answers {
+            Some(answers) => Some(Seen::logits(answers.about(&row.draws.order))),
+            None => self.teacher.as_ref().map(|teacher| teacher.look(&images, wanted)),
+        });
         for Fellow { learner, lane } in &mut self.fellows {
             lane.run(|| {
                 let row = no_grad(|| learner.tables.read());

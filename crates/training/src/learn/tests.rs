@@ -202,6 +202,45 @@ fn a_resumed_run_ends_where_the_uninterrupted_one_does() {
     }
 }
 
+/// Views that come again: three of them, without mixtures.
+fn with_views() -> LearnOptions {
+    let mut options = LearnOptions { views: NonZeroU32::new(3), ..everything() };
+    options.augmentation.cutmix = 0.0;
+    options
+}
+
+#[test]
+fn kept_answers_are_those_the_teacher_gives() {
+    let fresh = || learner("resnet10:m=2", Some("resnet10:m=4"), with_views());
+    let (mut kept, mut asked) = (fresh(), fresh());
+    // Learns from the same views, and asks at every step.
+    asked.answers = None;
+    for epoch in 0..5 {
+        let (kept, asked) = (epochs(&mut kept, epoch..epoch + 1), epochs(&mut asked, epoch..epoch + 1));
+        let difference = (kept.loss - asked.loss).abs() / asked.loss;
+        assert!(difference < 2e-3, "epoch {epoch}: {} instead of {}", kept.loss, asked.loss);
+    }
+    let mut others = learner("resnet10:m=2", Some("resnet10:m=4"), with_views());
+    others.options.views = None;
+    others.answers = None;
+    assert_ne!(epochs(&mut others, 0..1).loss, epochs(&mut fresh(), 0..1).loss, "other views");
+}
+
+#[test]
+fn a_run_with_views_goes_on_to_the_same_bits() {
+    let fresh = || learner("resnet10:m=2", Some("resnet10:m=2"), with_views());
+    let mut whole = fresh();
+    epochs(&mut whole, 0..5);
+    let mut first = fresh();
+    epochs(&mut first, 0..4);
+    let (arrays, state) = (first.network().to_arrays(), first.state());
+    let mut second = fresh();
+    second.network_mut().load_arrays(&arrays).unwrap();
+    second.restore(&state).unwrap();
+    epochs(&mut second, 4..5);
+    assert!(second.network().to_arrays() == whole.network().to_arrays());
+}
+
 #[test]
 fn a_state_of_another_run_is_refused() {
     let mut learner = learner("resnet10:m=2", None, LearnOptions { batch: 16, ..LearnOptions::default() });
@@ -218,7 +257,7 @@ fn a_state_of_another_run_is_refused() {
 fn undoing_steps_leaves_no_trace() {
     let mut learner = learner("resnet10:m=2", Some("resnet10:m=2"), everything());
     epochs(&mut learner, 0..1);
-    learner.begin_epoch(1, &constant(0.1));
+    learner.begin_epoch(1, &constant(0.1)).unwrap();
     let before = (learner.network().to_arrays(), learner.state(), to_floats(&learner.totals));
     let snapshot = learner.snapshot();
     (0..3).for_each(|_| learner.step());
@@ -294,6 +333,11 @@ fn parts_that_do_not_fit_are_refused() {
         options.augmentation.cutmix = 1.0;
     };
     assert!(refuse(options(&mixed), None).contains("exclude each other"));
+    let viewed = |options: &mut LearnOptions| {
+        options.augmentation.cutmix = 1.0;
+        options.views = NonZeroU32::new(2);
+    };
+    assert!(refuse(options(&viewed), None).contains("teacher.views"));
     let toy = Toy::new(10, 1);
     let set = ImageSet {
         shape: Shape::image(SIDE),

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use network::cost::Cost;
 use recipes::method::{GroupingRule, OptimizeSection, SharedSignsSection, SnlSection};
-use recipes::recipe::{Distillation, NetworkSection, Recipe, Schedule, StartSection, TeacherSection};
+use recipes::recipe::{Distillation, NetworkSection, Recipe, Schedule, StartSection};
 use results::ResultRecord;
 
 use super::{Found, Job, OptimizeOptions, OptimizeRunError, OptimizeWatch};
@@ -84,7 +84,7 @@ impl Job<'_> {
     ) -> Recipe {
         let mut recipe = Recipe {
             network,
-            teacher: Some(TeacherSection { checkpoint: teacher.to_owned() }),
+            teacher: Some(self.teacher_section(teacher)),
             optimize: Some(OptimizeSection::Snl(search.clone())),
             ..self.recipe.clone()
         };

@@ -28,7 +28,7 @@ use recipes::recipe::{Distillation, MaskSection, ReadingOfWeight, StartSection};
 use super::{Found, Job, OptimizeRunError, OptimizeWatch, listener, read_json, write_json};
 use crate::assemble::{AssembleOptions, TrainableNetwork};
 use crate::learn::DeviceImages;
-use crate::run::{Images, assemble_options, image_set, learn_options, trained};
+use crate::run::{Images, assemble_options, image_set, learn_options, teacher};
 use crate::tensor::Device;
 use search::Search;
 
@@ -125,10 +125,7 @@ impl Job<'_> {
         if let Some(threads) = self.options.threads {
             crate::tensor::set_threads(threads);
         }
-        let teacher_checkpoint = Checkpoint::load(teacher_path, Part::Weights)?;
-        images.must_match(&teacher_checkpoint.state, teacher_path)?;
-        let options = AssembleOptions { auxiliary_head: false, ..assemble_options(self.recipe, device) };
-        let teacher = trained(&teacher_checkpoint, &teacher_checkpoint.spec()?, options.clone(), device)?;
+        let teacher = teacher(teacher_path, images, &assemble_options(self.recipe, device), device)?;
         let network = self.started(section.start.as_deref(), teacher_path, images)?;
         let state = images.state(self.recipe, &self.spec);
         let folder = self.options.folder.join("search");

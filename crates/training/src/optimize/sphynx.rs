@@ -41,7 +41,7 @@ use recipes::checkpoint::{Checkpoint, Part};
 use recipes::log::{Epoch, Start};
 use recipes::method::sphynx::{CELLS_FILE, LocationEpoch, SphynxPlan, SphynxSection, plan};
 use recipes::method::{OptimizeError, PlannedNetwork};
-use recipes::recipe::{NetworkSection, Recipe, TeacherSection};
+use recipes::recipe::{NetworkSection, Recipe};
 use results::{RECORD, ResultRecord};
 
 use super::{Found, Job, OptimizeRunError, OptimizeWatch, listener, read_json, write_json};
@@ -193,7 +193,7 @@ impl Job<'_> {
                 let mut recipe = self.bare_recipe();
                 recipe.network = network.section();
                 recipe.title = format!("{}, {} ReLUs", network.title, network.cost.relus);
-                recipe.teacher = teacher.clone().map(|checkpoint| TeacherSection { checkpoint });
+                recipe.teacher = teacher.as_deref().map(|teacher| self.teacher_section(teacher));
                 (self.options.folder.join(numbered("trained", index)), recipe)
             })
             .collect();

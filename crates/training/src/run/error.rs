@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use network::inference_model::ModelFileError;
 use network::mask::MaskReadError;
 use recipes::checkpoint::CheckpointError;
 use recipes::data::DataError;
@@ -88,11 +89,14 @@ pub enum RunError {
     /// The teacher.
     #[error("the teacher {} cannot be used", path.display())]
     Teacher {
-        /// Its checkpoint.
+        /// Its checkpoint, or a frozen model.
         path: PathBuf,
         /// Why.
         source: Box<RunError>,
     },
+    /// A frozen model that cannot be read.
+    #[error(transparent)]
+    Model(#[from] ModelFileError),
     /// A checkpoint of other data.
     #[error(
         "{} has {came}, the images have {expected}; choose a checkpoint trained on the same data",

@@ -62,6 +62,7 @@ pub(crate) fn learn_options(recipe: &Recipe) -> LearnOptions {
         ema: training.ema.map(|ema| ema as f32),
         losses: losses(training),
         augmentation: training.augmentation,
+        views: recipe.teacher.as_ref().and_then(|teacher| teacher.views),
         graph: GraphUse::Auto,
     }
 }

@@ -2,17 +2,18 @@
 
 use std::path::Path;
 
+use network::inference_model::InferenceModel;
 use network::mask::ActivationMask;
 use network::spec::NetworkSpec;
 use recipes::checkpoint::{self, Arrays, Checkpoint, Part, State};
 use recipes::data::{self, DataPair, Dataset, HELD_OUT_SEED, held_out_split};
 use recipes::file::FileError;
-use recipes::recipe::{MaskSection, Precision, Recipe, TrainOn};
+use recipes::recipe::{MaskSection, Recipe, TrainOn};
 
 use super::options::learn_options;
 use super::{LEARNING, RunError};
-use crate::assemble::{AssembleOptions, TrainableNetwork};
-use crate::learn::{DeviceImages, ImageSet, Learner};
+use crate::assemble::{AssembleOptions, FrozenNetwork, TrainableNetwork};
+use crate::learn::{DeviceImages, ImageSet, Learner, Teacher};
 use crate::tensor::Device;
 
 /// The checkpoint to go on after; nothing for a new run.
@@ -117,6 +118,18 @@ impl Images {
         State::new(recipe.clone(), spec, self.training.classes.clone(), self.training.normalization())
     }
 
+    /// Refuses other names of classes, where there are names.
+    fn must_have_classes(&self, names: &[String], path: &Path) -> Result<(), RunError> {
+        match self.training.classes.iter().zip(names).find(|(ours, theirs)| ours != theirs) {
+            None => Ok(()),
+            Some((ours, theirs)) => Err(RunError::OtherData {
+                path: path.into(),
+                expected: format!("a class {ours:?}"),
+                came: format!("{theirs:?} in its place"),
+            }),
+        }
+    }
+
     /// Refuses a checkpoint of other images.
     pub(crate) fn must_match(&self, state: &State, path: &Path) -> Result<(), RunError> {
         let refuse =
@@ -128,11 +141,7 @@ impl Images {
                 format!("{} classes", state.classes.len()),
             );
         }
-        if let Some((ours, theirs)) =
-            set.classes.iter().zip(&state.classes).find(|(ours, theirs)| ours != theirs)
-        {
-            return refuse(format!("a class {ours:?}"), format!("{theirs:?} in its place"));
-        }
+        self.must_have_classes(&state.classes, path)?;
         if set.shape != state.input {
             return refuse(format!("pixels of {}", set.shape), format!("pixels of {}", state.input));
         }
@@ -186,20 +195,14 @@ pub(super) fn learner(
         (None, None) => {}
     }
     let teacher = recipe.teacher.as_ref().filter(|_| place == Place::First).map(|teacher| {
-        let load = || -> Result<TrainableNetwork, RunError> {
-            let checkpoint = Checkpoint::load(&teacher.checkpoint, Part::Weights)?;
-            images.must_match(&checkpoint.state, &teacher.checkpoint)?;
-            let spec = checkpoint.spec()?;
-            trained(&checkpoint, &spec, AssembleOptions { auxiliary_head: false, ..options.clone() }, device)
-        };
         let failed =
             |source| RunError::Teacher { path: teacher.checkpoint.clone(), source: Box::new(source) };
-        load().map_err(failed)
+        self::teacher(&teacher.checkpoint, images, &options, device).map_err(failed)
     });
     let set = DeviceImages::new(&image_set(&images.training), device)?;
     let (teacher, options) = (teacher.transpose()?, learn_options(recipe));
     let mut learner = match place {
-        Place::First => Learner::new(network, teacher, options, set)?,
+        Place::First => Learner::taught(network, teacher, options, set)?,
         Place::Fellow => Learner::fellow(network, options, set)?,
     };
     if let Some(earlier) = earlier {
@@ -210,12 +213,30 @@ pub(super) fn learner(
     Ok(learner)
 }
 
-/// A CPU computes with 32 bits, whatever the recipe says for a GPU.
+/// Whoever is at a path: the network of a checkpoint, or a frozen model.
+pub(crate) fn teacher(
+    path: &Path,
+    images: &Images,
+    options: &AssembleOptions,
+    device: Device,
+) -> Result<Teacher, RunError> {
+    if path.is_file() {
+        let model = InferenceModel::load(path)?;
+        images.must_have_classes(&model.outline().class_names, path)?;
+        let normalization = (images.training.mean.as_slice(), images.training.deviation.as_slice());
+        return Ok(Teacher::Frozen(FrozenNetwork::new(&model, normalization, options.precision, device)?));
+    }
+    let checkpoint = Checkpoint::load(path, Part::Weights)?;
+    images.must_match(&checkpoint.state, path)?;
+    let options = AssembleOptions { auxiliary_head: false, ..options.clone() };
+    Ok(Teacher::Network(Box::new(trained(&checkpoint, &checkpoint.spec()?, options, device)?)))
+}
+
 pub(crate) fn assemble_options(recipe: &Recipe, device: Device) -> AssembleOptions {
     AssembleOptions {
         initialization: recipe.training.initialization,
         seed: recipe.seed,
-        precision: if device == Device::Cpu { Precision::F32 } else { recipe.training.precision },
+        precision: device.computes_in(recipe.training.precision),
         auxiliary_head: recipe.training.auxiliary_head.is_some(),
     }
 }

@@ -27,7 +27,7 @@ pub(in crate::commands) struct Arguments {
     /// Number of classes.
     #[arg(long, default_value_t = 100)]
     pub(in crate::commands) classes: usize,
-    /// Numbers to compute in; bf16 on a GPU and f32 elsewhere, if not given.
+    /// Numbers to compute in; bf16 where the device has instructions for it and f32 elsewhere, if not given.
     #[arg(long, value_enum)]
     pub(in crate::commands) precision: Option<Precision>,
     /// Gather, crop and flip a new batch in each step, or use one batch again and again.

@@ -49,7 +49,7 @@ pub(super) fn of(method: &Method) -> anyhow::Result<Recipe> {
         None => {}
     }
     if let Some(teacher) = &common.teacher {
-        recipe.teacher = Some(TeacherSection { checkpoint: teacher.clone() });
+        recipe.teacher = Some(TeacherSection::new(teacher));
     }
     recipe.seed = common.seed.unwrap_or(recipe.seed);
     if let Some(epochs) = common.epochs {

@@ -18,8 +18,7 @@ pub(in crate::commands) fn measure_step(arguments: &Arguments) -> anyhow::Result
     }
     let device = Device::parse(&arguments.device)?;
     let build = |name: &str| zoo::build(name, arguments.side, arguments.classes);
-    let usual = if device == Device::Cpu { Precision::F32 } else { Precision::Bf16 };
-    let precision = arguments.precision.unwrap_or(usual);
+    let precision = arguments.precision.unwrap_or_else(|| device.computes_in(Precision::Bf16));
     let options = BenchOptions {
         batch: arguments.batch,
         steps: arguments.steps,

@@ -18,7 +18,9 @@ use serde::{Deserialize, Serialize};
 use super::count::{Counter, next_look};
 use crate::assemble::TrainableNetwork;
 use crate::distill::Losses;
-use crate::learn::{DeviceImages, EpochFigures, LearnOptions, Learner, Optimizer, StepRates, evaluate};
+use crate::learn::{
+    DeviceImages, EpochFigures, LearnOptions, Learner, Optimizer, StepRates, Teacher, evaluate,
+};
 use crate::optimize::identity::comparable;
 use crate::optimize::{Listener, OptimizeRunError, Told};
 use crate::tensor::to_floats;
@@ -106,7 +108,7 @@ impl Search<'_> {
     pub(crate) fn run(
         self,
         mut network: TrainableNetwork,
-        teacher: TrainableNetwork,
+        teacher: Teacher,
         images: DeviceImages,
         state: State,
         listener: &mut Listener<'_, SearchEpoch>,
@@ -119,7 +121,7 @@ impl Search<'_> {
         }
         let mut running = Running {
             counter: Counter::new(&network, self.section.granularity),
-            learner: Learner::new(network, Some(teacher), self.options(), images)?,
+            learner: Learner::taught(network, Some(teacher), self.options(), images)?,
             penalty: Penalty::new(self.section.penalty, start, self.budget),
             start,
             search: self,

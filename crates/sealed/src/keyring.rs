@@ -41,6 +41,15 @@ pub enum KeyringError {
         /// Bytes that are there.
         found: usize,
     },
+    /// Nothing has that name.
+    #[error(
+        "the keyring holds no key called {name:?}; it forgets its keys when the machine is switched off or after days without use, and \
+         what they sealed is lost then: prepare anew, or name the key that `sordino prepare` was given"
+    )]
+    Absent {
+        /// The name that was given.
+        name: String,
+    },
     /// No randomness for a new key.
     #[error(transparent)]
     Random(#[from] SystemRandomError),
@@ -51,11 +60,24 @@ pub enum KeyringError {
 /// # Errors
 /// When the kernel has no keyring for this process, or holds something else under the name.
 pub fn read_or_make_key(name: &str) -> Result<Secret<[u8; KEY_BYTES]>, KeyringError> {
+    system::read_or_make(&stored_name(name)?)
+}
+
+/// Reads the key of this name.
+///
+/// # Errors
+/// As for [`read_or_make_key`], and when there is no such key.
+pub fn read_key(name: &str) -> Result<Secret<[u8; KEY_BYTES]>, KeyringError> {
+    system::read(&stored_name(name)?)?.ok_or_else(|| KeyringError::Absent { name: name.to_owned() })
+}
+
+/// What a key is called in the keyring.
+fn stored_name(name: &str) -> Result<String, KeyringError> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    if name.is_empty() || name.len() > 64 || !name.bytes().all(is_plain) {
-        return Err(KeyringError::Name { came: name.to_owned() });
+    match !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain) {
+        true => Ok(format!("sordino:{name}")),
+        false => Err(KeyringError::Name { came: name.to_owned() }),
     }
-    system::read_or_make(&format!("sordino:{name}"))
 }
 
 fn checked(name: &str, bytes: Secret<Vec<u8>>) -> Result<Secret<[u8; KEY_BYTES]>, KeyringError> {
@@ -72,15 +94,25 @@ mod system {
 
     pub(super) fn read_or_make(name: &str) -> Result<Secret<[u8; KEY_BYTES]>, KeyringError> {
         let ring = open()?;
-        let key = match ring.search(name) {
-            Ok(key) => key,
-            Err(KeyError::KeyDoesNotExist | KeyError::KeyExpired | KeyError::KeyRevoked) => {
-                make(&ring, name)?
-            }
-            Err(error) => return Err(unusable("look for a key")(error)),
-        };
-        let bytes = Secret::new(key.read_to_vec().map_err(unusable("read a key"))?);
-        checked(name, bytes)
+        let key = find(&ring, name)?.map_or_else(|| make(&ring, name), Ok)?;
+        checked(name, bytes_of(&key)?)
+    }
+
+    pub(super) fn read(name: &str) -> Result<Option<Secret<[u8; KEY_BYTES]>>, KeyringError> {
+        let key = find(&open()?, name)?;
+        key.map(|key| checked(name, bytes_of(&key)?)).transpose()
+    }
+
+    fn find(ring: &KeyRing, name: &str) -> Result<Option<Key>, KeyringError> {
+        match ring.search(name) {
+            Ok(key) => Ok(Some(key)),
+            Err(KeyError::KeyDoesNotExist | KeyError::KeyExpired | KeyError::KeyRevoked) => Ok(None),
+            Err(error) => Err(unusable("look for a key")(error)),
+        }
+    }
+
+    fn bytes_of(key: &Key) -> Result<Secret<Vec<u8>>, KeyringError> {
+        Ok(Secret::new(key.read_to_vec().map_err(unusable("read a key"))?))
     }
 
     fn open() -> Result<KeyRing, KeyringError> {
@@ -138,6 +170,10 @@ mod system {
     pub(super) fn read_or_make(_name: &str) -> Result<Secret<[u8; KEY_BYTES]>, KeyringError> {
         Err(KeyringError::Unusable { doing: "open it", reason: "only Linux has one".to_owned() })
     }
+
+    pub(super) fn read(name: &str) -> Result<Option<Secret<[u8; KEY_BYTES]>>, KeyringError> {
+        read_or_make(name).map(Some)
+    }
 }
 
 #[cfg(test)]
@@ -161,11 +197,15 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn a_key_is_made_once_or_the_error_names_the_file() {
         let name = format!("test-{}", std::process::id());
-        let first = match read_or_make_key(&name) {
-            Ok(key) => key,
+        match read_key(&name) {
+            Err(KeyringError::Absent { name: absent }) => assert_eq!(absent, name),
             Err(error) => return assert!(error.to_string().contains("--key-file"), "{error}"),
-        };
+            Ok(_) => panic!("nobody made it"),
+        }
+        assert!(matches!(read_key(&name), Err(KeyringError::Absent { .. })), "looking made a key");
+        let first = read_or_make_key(&name).unwrap();
         assert!(first == read_or_make_key(&name).unwrap());
+        assert!(first == read_key(&name).unwrap());
         assert!(first.expose() != &[0; 32]);
         let stored = format!("sordino:{name}");
         system::remove(&stored);

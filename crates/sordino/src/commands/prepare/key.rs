@@ -88,7 +88,7 @@ impl KeyArguments {
         open: impl Fn(Key) -> Result<PreparedFile, PreparedFileError>,
     ) -> anyhow::Result<PreparedFile> {
         if let Some(KeySource::Keyring(name)) = &self.key {
-            return Ok(open(keyring::read_or_make_key(name)?)?);
+            return Ok(open(keyring::read_key(name)?)?);
         }
         let paths = match self.named() {
             Some(path) => vec![path.to_owned()],

@@ -279,6 +279,30 @@ mod tests {
     }
 
     #[test]
+    fn a_frozen_teacher_is_refused_where_its_answers_are_not_enough() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("teacher.sordino");
+        std::fs::write(&file, "whatever").unwrap();
+        let teacher = format!("[teacher]\ncheckpoint = {:?}", file.display().to_string());
+        for method in ["snl", "l1-pruning"] {
+            let text = refusal(&format!("method = \"{method}\"\nbudget = 400000"), &teacher);
+            assert!(text.contains("is a frozen model") && text.contains("--start"), "{text}");
+            let started = format!("method = \"{method}\"\nbudget = 400000\nstart = \"/nowhere\"");
+            assert!(
+                refusal(&started, &teacher).contains("start from at /nowhere"),
+                "only the start is missing"
+            );
+        }
+        let text = refusal("method = \"senet\"\nbudget = 5000", &teacher);
+        assert!(
+            text.contains("is a frozen model") && text.contains("the run that it was frozen from"),
+            "{text}"
+        );
+        // For others it is as good as a run, so they come to what is wrong with the budget.
+        assert!(refusal("method = \"deepreshape\"\nbudget = 3000", &teacher).contains("3264"));
+    }
+
+    #[test]
     fn shared_signs_are_planned_with_what_a_mask_leaves() {
         let planned = |optimize: &str, rest: &str| {
             let text = format!(

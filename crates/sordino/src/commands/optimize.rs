@@ -54,8 +54,8 @@ pub(super) struct CommonArguments {
     /// A folder of images, or synthetic [default: the recipe's, or synthetic].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The run or checkpoint of a teacher [default: the recipe's, or the full network is trained first; for shared signs
-    /// --teacher-network].
+    /// The run or checkpoint of a teacher, or a frozen model [default: the recipe's, or the full network is trained first; for
+    /// shared signs --teacher-network].
     #[arg(long, value_name = "CHECKPOINT")]
     teacher: Option<PathBuf>,
     /// Epochs of the last training.

@@ -48,7 +48,7 @@ pub(super) struct Arguments {
     /// The folder of the images.
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,
-    /// The run or checkpoint of a teacher [default: trained first, and kept in runs/].
+    /// The run or checkpoint of a teacher, or a frozen model [default: trained first, and kept in runs/].
     #[arg(long, value_name = "CHECKPOINT")]
     pub(super) teacher: Option<PathBuf>,
     /// Make this run or teacher alone, by the name of its folder; may be given several times.

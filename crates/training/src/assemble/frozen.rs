@@ -242,14 +242,18 @@ impl Place<'_> {
         let unit = power(-i64::from(fraction));
         let biases: Vec<f32> = layer.biases.iter().map(|bias| (*bias as f64 * unit) as f32).collect();
         let outputs = geometry.outputs() as i64;
-        let shape = match geometry {
+        let weight = match geometry {
             LinearGeometry::Conv(conv) => {
-                let inputs = (conv.inputs / conv.groups) as i64;
-                vec![outputs, inputs, conv.filter as i64, conv.filter as i64]
+                let (inputs, side) = ((conv.inputs / conv.groups) as i64, conv.filter as i64);
+                let planes = self.numbers(&weights, &[outputs, inputs, side, side]);
+                // Channels innermost, as in the images that come.
+                planes.permute([0, 2, 3, 1]).contiguous().permute([0, 3, 1, 2])
             }
-            LinearGeometry::FullyConnected { inputs, .. } => vec![outputs, *inputs as i64],
+            LinearGeometry::FullyConnected { inputs, .. } => {
+                self.numbers(&weights, &[outputs, *inputs as i64])
+            }
         };
-        Computed::Linear { weight: self.numbers(&weights, &shape), bias: self.numbers(&biases, &[outputs]) }
+        Computed::Linear { weight, bias: self.numbers(&biases, &[outputs]) }
     }
 
     fn gate(&self, gate: &Gate, shape: Shape) -> Computed {

@@ -84,7 +84,8 @@ impl TrainableNetwork {
         let input = read(&step.inputs[0]);
         match (&step.operation, &self.plan.reads[index]) {
             (Operation::Conv(conv), Reads::Linear { weight, bias }) => {
-                convolve(input, conv, &self.parameters, *weight, *bias)
+                let bias = bias.map(|bias| self.parameters.leaf(bias));
+                convolve(input, conv, self.parameters.leaf(*weight), bias)
             }
             (Operation::FullyConnected { outputs, .. }, Reads::Linear { weight, bias }) => {
                 let bias = bias.map(|bias| self.parameters.leaf(bias));
@@ -119,22 +120,14 @@ impl TrainableNetwork {
     }
 }
 
-fn convolve(
+pub(super) fn convolve(
     input: &Tensor,
     conv: &ConvGeometry,
-    parameters: &Parameters,
-    weight: usize,
-    bias: Option<usize>,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
 ) -> Tensor {
     let both = |value: usize| [value as i64; 2];
-    input.conv2d(
-        parameters.leaf(weight),
-        bias.map(|bias| parameters.leaf(bias)),
-        both(conv.stride),
-        both(conv.padding),
-        both(conv.dilation),
-        conv.groups as i64,
-    )
+    input.conv2d(weight, bias, both(conv.stride), both(conv.padding), both(conv.dilation), conv.groups as i64)
 }
 
 impl Norm {

@@ -12,6 +12,7 @@ use network::spec::Pool;
 use network::walk::ValueId;
 use recipes::recipe::Precision;
 
+use super::forward::convolve;
 use super::{AssembleError, NumberKinds};
 use crate::tensor::{Device, Kind, Tensor, guarded};
 
@@ -168,16 +169,8 @@ fn apply(step: &ModelStep, computed: &Computed, inputs: &[&Tensor]) -> Tensor {
 }
 
 fn connect(geometry: &LinearGeometry, input: &Tensor, weight: &Tensor, bias: &Tensor) -> Tensor {
-    let both = |value: usize| [value as i64; 2];
     match geometry {
-        LinearGeometry::Conv(conv) => input.conv2d(
-            weight,
-            Some(bias),
-            both(conv.stride),
-            both(conv.padding),
-            both(conv.dilation),
-            conv.groups as i64,
-        ),
+        LinearGeometry::Conv(conv) => convolve(input, conv, weight, Some(bias)),
         LinearGeometry::FullyConnected { outputs, .. } => {
             input.flatten(1, -1).linear(weight, Some(bias)).view([-1, *outputs as i64, 1, 1])
         }

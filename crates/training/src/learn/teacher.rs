@@ -12,7 +12,7 @@ pub(crate) enum Teacher {
     /// Of a run.
     Network(Box<TrainableNetwork>),
     /// Of a file. It shows its logits and nothing of its inside.
-    Frozen(FrozenNetwork),
+    Frozen(Box<FrozenNetwork>),
 }
 
 impl Teacher {

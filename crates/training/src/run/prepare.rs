@@ -224,7 +224,8 @@ pub(crate) fn teacher(
         let model = InferenceModel::load(path)?;
         images.must_have_classes(&model.outline().class_names, path)?;
         let normalization = (images.training.mean.as_slice(), images.training.deviation.as_slice());
-        return Ok(Teacher::Frozen(FrozenNetwork::new(&model, normalization, options.precision, device)?));
+        let network = FrozenNetwork::new(&model, normalization, options.precision, device)?;
+        return Ok(Teacher::Frozen(Box::new(network)));
     }
     let checkpoint = Checkpoint::load(path, Part::Weights)?;
     images.must_match(&checkpoint.state, path)?;

@@ -314,7 +314,10 @@ mod with_the_trainer {
         let recipe = std::fs::read_to_string(scratch.at("by-file.toml")).unwrap().replace(&file, &other);
         let recipe = scratch.write("by-other.toml", &recipe);
         let text = refusal(&["train", &recipe, "--out", &scratch.at("by-other"), "--device", "cpu"]);
-        assert!(text.contains("other.sordino cannot be used"), "{text}");
+        assert!(
+            text.contains("other.sordino cannot be used") && text.contains("`sordino freeze` wrote"),
+            "{text}"
+        );
         // SNL begins with its teacher's weights, and those of a file are folded and rounded.
         let snl = ["optimize", "snl", "--budget", "100", "--teacher", &file, "--out", &scratch.at("snl")];
         let text = refusal(&[&snl[..], &["--network", "hrn-2x5x3x:m=2"]].concat());

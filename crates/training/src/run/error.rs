@@ -94,9 +94,18 @@ pub enum RunError {
         /// Why.
         source: Box<RunError>,
     },
-    /// A frozen model that cannot be read.
-    #[error(transparent)]
-    Model(#[from] ModelFileError),
+    /// A file that is no frozen model.
+    #[error(
+        "{} is no frozen model; expected a run's folder, a checkpoint in it, or a file that `sordino freeze` wrote, which also takes \
+         ONNX files",
+        path.display()
+    )]
+    Model {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ModelFileError,
+    },
     /// A checkpoint of other data.
     #[error(
         "{} has {came}, the images have {expected}; choose a checkpoint trained on the same data",

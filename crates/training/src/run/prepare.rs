@@ -221,7 +221,8 @@ pub(crate) fn teacher(
     device: Device,
 ) -> Result<Teacher, RunError> {
     if path.is_file() {
-        let model = InferenceModel::load(path)?;
+        let model =
+            InferenceModel::load(path).map_err(|source| RunError::Model { path: path.into(), source })?;
         images.must_have_classes(&model.outline().class_names, path)?;
         let normalization = (images.training.mean.as_slice(), images.training.deviation.as_slice());
         let network = FrozenNetwork::new(&model, normalization, options.precision, device)?;

@@ -308,8 +308,8 @@ mod tests {
     const SIDE: usize = 32;
     const IMAGES: usize = 3;
 
-    fn images() -> Vec<Image> {
-        (0..IMAGES as u64).map(|seed| Image::random(Shape::image(SIDE), seed)).collect()
+    fn images(shape: Shape) -> Vec<Image> {
+        (0..IMAGES as u64).map(|seed| Image::random(shape, seed)).collect()
     }
 
     /// Every third ReLU of every site goes.
@@ -322,15 +322,20 @@ mod tests {
     fn frozen(name: &str, has_mask: bool) -> InferenceModel {
         let spec = zoo::build(name, SIDE, 7).unwrap();
         let mask = has_mask.then(|| masked(&spec));
-        let options = FreezeOptions { activation_bits: 16, logit_bits: 24, ..FreezeOptions::default() };
-        freeze(&spec, &FloatWeights::random(&spec, 3), mask.as_ref(), &images(), &options).unwrap().0
+        let images = images(Shape::image(SIDE));
+        freeze(&spec, &FloatWeights::random(&spec, 3), mask.as_ref(), &images, &options()).unwrap().0
+    }
+
+    fn options() -> FreezeOptions {
+        FreezeOptions { activation_bits: 16, logit_bits: 24, ..FreezeOptions::default() }
     }
 
     /// What the model says of the images when the data set has a normalization of its own.
     fn logits(model: &InferenceModel, precision: Precision) -> Vec<f32> {
         let (mean, deviation) = ([0.1, 0.5, 0.3], [0.2, 0.3, 0.5]);
-        let bytes: Vec<u8> = images().iter().flat_map(|image| image.pixels().to_vec()).collect();
-        let pixels = Pixels::new(&bytes, Shape::image(SIDE), &mean, &deviation, Device::Cpu);
+        let shape = model.outline().input;
+        let bytes: Vec<u8> = images(shape).iter().flat_map(|image| image.pixels().to_vec()).collect();
+        let pixels = Pixels::new(&bytes, shape, &mean, &deviation, Device::Cpu);
         let network = FrozenNetwork::new(model, (&mean, &deviation), precision, Device::Cpu).unwrap();
         to_floats(&no_grad(|| network.logits(&pixels.range(0, IMAGES as i64))))
     }
@@ -338,7 +343,7 @@ mod tests {
     fn expected(model: &InferenceModel) -> Vec<f32> {
         let unit = power(-model.outline().logit_fraction());
         let run = |image: &Image| reference::run(model, image).unwrap();
-        images().iter().flat_map(run).map(|logit| (logit as f64 * unit) as f32).collect()
+        images(model.outline().input).iter().flat_map(run).map(|logit| (logit as f64 * unit) as f32).collect()
     }
 
     /// The largest difference, over the range of what was expected.
@@ -366,6 +371,22 @@ mod tests {
             // The integers round the image, too.
             assert!(distance < 0.02, "{name}: {distance}");
         }
+    }
+
+    #[test]
+    fn what_came_from_onnx_says_what_its_integers_say() {
+        let seeds = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/onnx_model");
+        let mut tried = 0;
+        for entry in std::fs::read_dir(seeds).unwrap() {
+            let path = entry.unwrap().path();
+            let network = onnx::import_file(&path, &onnx::ImportOptions::default()).unwrap().network;
+            let images = images(network.input());
+            let model = freeze(&network, network.weights(), None, &images, &options()).unwrap().0;
+            let distance = distance(&logits(&model, Precision::F32), &expected(&model));
+            assert!(distance < 0.02, "{}: {distance}", path.display());
+            tried += 1;
+        }
+        assert!(tried >= 10, "{tried}");
     }
 
     #[test]

@@ -287,6 +287,7 @@ mod tests {
             ("ablations", own("ablations"), 9),
             ("tiny-imagenet", own("tiny-imagenet"), 3),
             ("deepreduce-table-4", Path::new("runs/resnet18-cifar100").to_owned(), 10),
+            ("long", own("frontier"), 2),
             ("processor", Path::new("models/hybrenet-52k-cifar100.sordino").to_owned(), 3),
         ];
         for (folder, expected_teacher, expected) in folders {

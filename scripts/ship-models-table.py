@@ -72,14 +72,13 @@ def accuracy_row(name, demo):
 
 
 def latency_row(name, bench, demo):
-    megabytes = {}
-    for phase in ["online", "offline"]:
-        megabytes[phase] = (bench[phase]["bytes_up"] + bench[phase]["bytes_down"]) / 1e6
+    # Of a further image.
+    megabytes = {"online": bench["predicted"]["online_bytes"] / 1e6, "offline": bench["predicted"]["later_offline_bytes"] / 1e6}
     cells = [
         f"`{name}.sordino`",
         f"{1000 * bench['online']['wall_s']:.0f} ms",
         f"{bench['offline']['wall_s']:.2f} s",
-        f"{megabytes['online']:.0f} / {megabytes['offline']:.0f}",
+        f"{megabytes['online']:.1f} / {megabytes['offline']:.1f}",
         PAPER.get(demo.get("relus"), "-"),
     ]
     return "| " + " | ".join(cells) + " |"

@@ -154,7 +154,7 @@ fn relus_before(outline: &ModelOutline) -> Option<u64> {
 const NEXT: &str = "Next:
   sordino demo cat.jpg                               your own images; --model takes any of models/
   sordino inspect resnet18 --relus 50000 --private   what a network costs in private, before anything runs
-  sordino serve models/hybrenet-26k-cifar100.sordino a server; `sordino classify` asks it from another machine";
+  sordino serve models/hybrenet-26k-cifar100.sordino a server; `sordino classify` asks it from another terminal";
 
 #[cfg(test)]
 mod tests {

@@ -57,14 +57,18 @@ impl Learner {
     /// When the device runs out of memory.
     pub(super) fn recall(&mut self, epoch: u64) -> Result<(), LearnError> {
         let Some((view, mut answers)) = self.view(epoch).zip(self.answers.take()) else { return Ok(()) };
-        let of_view = &mut answers.of_views[view as usize];
-        if of_view.is_none() {
-            *of_view = Some(guarded(|| no_grad(|| self.ask(view, &answers.present)))?);
-        }
-        let of_view = of_view.as_ref().expect("it was asked for above");
-        guarded(|| no_grad(|| answers.present.copy_(of_view)))?;
+        let outcome = self.remember(view, &mut answers);
         self.answers = Some(answers);
-        Ok(())
+        outcome
+    }
+
+    fn remember(&self, view: u64, answers: &mut Answers) -> Result<(), LearnError> {
+        let Answers { of_views, present } = answers;
+        let of_view = match &mut of_views[view as usize] {
+            Some(of_view) => of_view,
+            absent => absent.insert(guarded(|| no_grad(|| self.ask(view, present)))?),
+        };
+        Ok(guarded(|| no_grad(|| present.copy_(of_view)))?)
     }
 
     /// What the teacher says of a view of all images.

@@ -311,13 +311,18 @@ mod with_the_trainer {
             assert!((run - model).abs() < 0.02 * run, "{run} {model}");
         }
         let other = scratch.write("other.sordino", "no model");
-        let recipe = std::fs::read_to_string(scratch.at("by-file.toml")).unwrap().replace(&file, &other);
+        let recipe_of = |path: &str| std::fs::read_to_string(path).unwrap();
+        let recipe = recipe_of(&scratch.at("by-file.toml")).replace(&file, &other);
         let recipe = scratch.write("by-other.toml", &recipe);
         let text = refusal(&["train", &recipe, "--out", &scratch.at("by-other"), "--device", "cpu"]);
         assert!(
             text.contains("other.sordino cannot be used") && text.contains("`sordino freeze` wrote"),
             "{text}"
         );
+        let larger = recipe_of(&scratch.at("by-file.toml")).replace("side = 16", "side = 24");
+        let larger = scratch.write("larger.toml", &larger);
+        let text = refusal(&["train", &larger, "--out", &scratch.at("larger"), "--device", "cpu"]);
+        assert!(text.contains("pixels of 3x16x16, the images have pixels of 3x24x24"), "{text}");
         // SNL begins with its teacher's weights, and those of a file are folded and rounded.
         let snl = ["optimize", "snl", "--budget", "100", "--teacher", &file, "--out", &scratch.at("snl")];
         let text = refusal(&[&snl[..], &["--network", "hrn-2x5x3x:m=2"]].concat());

@@ -153,6 +153,7 @@ fn apply(step: &ModelStep, computed: &Computed, inputs: &[&Tensor]) -> Tensor {
                 false,
             )
         }
+        (ModelOperation::Activate { .. }, Computed::Plain) => input.shallow_clone(),
         (ModelOperation::Activate { ceiling, .. }, Computed::Open(open)) => {
             let ceiling = ceiling.map(|ceiling| ceiling as f64 * power(-i64::from(step.fraction)));
             let positive = ceiling.map_or_else(|| input.relu(), |ceiling| input.clamp(0.0, ceiling));
@@ -215,6 +216,8 @@ impl Place<'_> {
                 let Shape { height, width, .. } = step.shape;
                 Computed::Scaled(self.numbers(&factors, &[1, 1, height as i64, width as i64]))
             }
+            // A rescaling that no ReLU asked for.
+            ModelOperation::Activate { mask: SiteMask::DropAll, .. } => Computed::Plain,
             ModelOperation::Activate { mask, .. } => Computed::Open(self.open(mask, step.shape)),
             ModelOperation::Gate(gate) => self.gate(gate, step.shape),
             _ => Computed::Plain,

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use network::inference_model::InferenceModel;
 use network::mask::ActivationMask;
+use network::shape::Shape;
 use network::spec::NetworkSpec;
 use recipes::checkpoint::{self, Arrays, Checkpoint, Part, State};
 use recipes::data::{self, DataPair, Dataset, HELD_OUT_SEED, held_out_split};
@@ -130,6 +131,18 @@ impl Images {
         }
     }
 
+    /// Refuses images of another size.
+    fn must_have_shape(&self, shape: Shape, path: &Path) -> Result<(), RunError> {
+        match self.training.shape == shape {
+            true => Ok(()),
+            false => Err(RunError::OtherData {
+                path: path.into(),
+                expected: format!("pixels of {}", self.training.shape),
+                came: format!("pixels of {shape}"),
+            }),
+        }
+    }
+
     /// Refuses a checkpoint of other images.
     pub(crate) fn must_match(&self, state: &State, path: &Path) -> Result<(), RunError> {
         let refuse =
@@ -142,9 +155,7 @@ impl Images {
             );
         }
         self.must_have_classes(&state.classes, path)?;
-        if set.shape != state.input {
-            return refuse(format!("pixels of {}", set.shape), format!("pixels of {}", state.input));
-        }
+        self.must_have_shape(state.input, path)?;
         if set.normalization() != state.normalization {
             return refuse("another normalization".to_owned(), "its own".to_owned());
         }
@@ -223,7 +234,9 @@ pub(crate) fn teacher(
     if path.is_file() {
         let model =
             InferenceModel::load(path).map_err(|source| RunError::Model { path: path.into(), source })?;
-        images.must_have_classes(&model.outline().class_names, path)?;
+        let outline = model.outline();
+        images.must_have_classes(&outline.class_names, path)?;
+        images.must_have_shape(outline.input, path)?;
         let normalization = (images.training.mean.as_slice(), images.training.deviation.as_slice());
         let network = FrozenNetwork::new(&model, normalization, options.precision, device)?;
         return Ok(Teacher::Frozen(Box::new(network)));

@@ -13,6 +13,7 @@
 //! grouping      which channels share a sign
 //! budget        how many ReLUs may stay
 //! section       what a recipe says about all that
+//! search_log    what happened in a search, a line an epoch
 //! planned       one network to train: a name and what is done to it
 //! preview       what a recipe would train; refuses what cannot be done before anything is trained
 //! sweep         many recipes as one resumable job
@@ -31,6 +32,7 @@ pub mod l1_pruning;
 mod penalty;
 mod planned;
 mod preview;
+mod search_log;
 mod section;
 pub mod senet;
 mod settle;
@@ -54,6 +56,7 @@ pub use jobs::{Job, RECIPE, SelectError, Shard, TEACHERS, select};
 pub use penalty::{Penalty, PenaltySchedule};
 pub use planned::PlannedNetwork;
 pub use preview::{Preview, preview};
+pub use search_log::{Numbered, SearchLog, read_epochs};
 pub use section::{DeepReduceSection, DeepReshapeSection, OptimizeSection, SharedSignsSection, SnlSection};
 pub use settle::{Granularity, KeepScores, MAX_MOVED, SettleError, Settled, THRESHOLD};
 pub use sweep::{Sweep, SweepError, SweepRun};

@@ -17,6 +17,7 @@
 //! Everything that is left out has the default that its field names. A key that nobody knows is refused with the nearest
 //! one that exists.
 
+mod difference;
 mod error;
 mod network_section;
 mod training_section;

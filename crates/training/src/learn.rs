@@ -42,7 +42,7 @@ use answers::Answers;
 pub(crate) use agreement::sign_agreement;
 pub use bench::{BenchOptions, StepTime, measure_step};
 pub use error::LearnError;
-pub(crate) use evaluate::{evaluate, evaluate_with, predict};
+pub(crate) use evaluate::{TRIAL_BATCH, evaluate, evaluate_with, predict};
 pub(crate) use images::{DeviceImages, ImageSet};
 pub(crate) use optimizer::{Memory, Optimizer};
 pub(crate) use step::shorten;

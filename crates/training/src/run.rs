@@ -26,7 +26,7 @@ use recipes::recipe::Recipe;
 use serde::Serialize;
 
 use crate::assemble::{AssembleOptions, TrainableNetwork};
-use crate::learn::{self, DeviceImages, EpochFigures, LearnError, Learner, StepRates};
+use crate::learn::{self, DeviceImages, EpochFigures, LearnError, Learner, StepRates, TRIAL_BATCH};
 use crate::tensor::{self, Device};
 
 pub use error::RunError;
@@ -36,8 +36,6 @@ use prepare::Place;
 pub(crate) use options::learn_options;
 pub(crate) use prepare::{Images, assemble_options, image_set, teacher, trained};
 
-/// Images of one step of a trial.
-const TRIAL_BATCH: usize = 250;
 /// Weights that learn, where averaged ones are kept beside them.
 const LEARNING: &str = "learning/";
 

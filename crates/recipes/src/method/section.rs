@@ -82,8 +82,16 @@ impl OptimizeSection {
             Self::SharedSigns(section) => section.out_of_range(),
             Self::Senet(section) => section.out_of_range(),
             Self::Sphynx(section) => section.out_of_range(),
-            Self::DeepReduce(_) | Self::DeepReshape(_) | Self::L1Pruning(_) => None,
+            Self::DeepReduce(section) => section.out_of_range(),
+            Self::DeepReshape(_) | Self::L1Pruning(_) => None,
         }
+    }
+}
+
+impl DeepReduceSection {
+    fn out_of_range(&self) -> Option<(&'static str, String, &'static str)> {
+        let untrained = self.probe_epochs == Some(0);
+        untrained.then(|| ("optimize.probe_epochs", "0".to_owned(), "1 or more"))
     }
 }
 

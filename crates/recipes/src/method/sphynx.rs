@@ -4,7 +4,7 @@
 //! section     what a recipe says: networks, cells, locations; `searches`: how both are searched (Tables 5 and 6)
 //! scores      operation scores (theta) and the cells they stand for (appendix A)
 //! locations   which pairs of cells may reduce, and the scores (beta) that choose among them (Algorithm 1)
-//! log         what happened in a search, a line an epoch
+//! log         what a search notes of an epoch
 //! plan        from a budget to networks
 //! ```
 //!
@@ -18,9 +18,7 @@ mod searches;
 mod section;
 
 pub use locations::{Drawn, LocationScores, candidates};
-pub use log::{
-    CELL_LOG, CELLS_FILE, CellEpoch, GRID_FILE, GridRow, LOCATION_LOG, LocationEpoch, SearchLog, read_epochs,
-};
+pub use log::{CELL_LOG, CELLS_FILE, CellEpoch, GRID_FILE, GridRow, LOCATION_LOG, LocationEpoch};
 pub use plan::{SphynxPlan, plan};
 pub use scores::{CellScores, EDGES_PER_NODE, edge_count, edges};
 pub use searches::{

@@ -40,6 +40,21 @@ fn an_unknown_key_is_named_with_the_nearest_known_one() {
 }
 
 #[test]
+fn another_number_of_epochs_moves_what_hangs_on_it() {
+    let text = format!(
+        "{}[training.schedule]\nkind = \"step\"\nmilestones = [100, 150]\nwarm_up_epochs = 10.0\n\
+         [training.loss.distillation]\nkind = \"dkd\"\n[teacher]\ncheckpoint = \"t\"\n",
+        SMALL.replace("epochs = 3", "epochs = 200")
+    );
+    let mut training = Recipe::from_toml(&text).unwrap().training;
+    training.set_epochs(20);
+    assert_eq!((training.epochs, training.schedule.milestones.as_slice()), (20, [10, 15].as_slice()));
+    assert_eq!(training.schedule.warm_up_epochs, 5.0);
+    let Some(Distillation::Dkd { warm_up_epochs, .. }) = training.loss.distillation else { panic!() };
+    assert_eq!(warm_up_epochs, 2.0);
+}
+
+#[test]
 fn values_that_make_no_sense_are_refused() {
     for (addition, expected) in [
         ("[training.schedule]\nlearning_rate = 0.0\n", "learning_rate is 0"),
@@ -50,6 +65,25 @@ fn values_that_make_no_sense_are_refused() {
         ("[teacher]\ncheckpoint = \"x\"\n", "not used"),
         ("[data.synthetic]\nside = 16\n", "belongs to set"),
         ("[training.loss]\nlabel_smoothing = 2.0\n", "label_smoothing is 2"),
+        ("[training.optimizer]\nkind = \"sgd\"\nmomentum = 1.0\n", "momentum is 1, expected 0 to 0.999999"),
+        ("[training.optimizer]\nkind = \"sgd\"\nweight_decay = -1e-4\n", "weight_decay is -0.0001"),
+        ("[training.optimizer]\nkind = \"adam\"\nbeta2 = 1.5\n", "beta2 is 1.5"),
+        ("[training.schedule]\nfloor = 0.2\n", "floor is 0.2, expected 0 to the learning rate"),
+        ("[training.augmentation]\ncutout = 100000\n", "cutout is 100000"),
+        ("[training.augmentation]\ncrop_padding = 100000\n", "crop_padding is 100000"),
+        (
+            "[training.loss.distillation]\nkind = \"dkd\"\nbeta = -1.0\n[teacher]\ncheckpoint = \"t\"\n",
+            "beta is -1",
+        ),
+        (
+            "[training.loss.distillation]\nkind = \"logit-mse\"\nweight = -1.0\n[teacher]\ncheckpoint = \"t\"\n",
+            "weight is -1",
+        ),
+        ("[optimize]\nmethod = \"deepreduce\"\nprobe_epochs = 0\n", "probe_epochs is 0, expected 1 or more"),
+        (
+            "[optimize]\nmethod = \"sphynx\"\nbudget = 25600\n[optimize.location_search]\ngrid_epochs = 0\n",
+            "grid_epochs is 0",
+        ),
     ] {
         let text = refusal(&format!("{SMALL}{addition}"));
         assert!(text.contains(expected), "{addition}: {text}");

@@ -389,13 +389,36 @@ pub struct AuxiliaryHead {
     pub weight: f64,
 }
 
+/// Refuses a value out of its range.
+fn within(
+    key: &'static str,
+    value: f64,
+    low: f64,
+    high: f64,
+    expected: &'static str,
+) -> Result<(), RecipeError> {
+    match value >= low && value <= high {
+        true => Ok(()),
+        false => Err(RecipeError::Value { key, value: value.to_string(), expected }),
+    }
+}
+
 impl TrainingSection {
+    /// Another number of epochs. Milestones and the teacher's warm-up move in proportion; the rate's warm-up takes a quarter at
+    /// most.
+    pub fn set_epochs(&mut self, epochs: u32) {
+        let part = f64::from(epochs) / f64::from(self.epochs.max(1));
+        self.epochs = epochs;
+        self.schedule.warm_up_epochs = self.schedule.warm_up_epochs.min(f64::from(epochs) / 4.0);
+        let moved = |milestone: &mut u32| *milestone = (f64::from(*milestone) * part).round() as u32;
+        self.schedule.milestones.iter_mut().for_each(moved);
+        if let Some(Distillation::Dkd { warm_up_epochs, .. }) = &mut self.loss.distillation {
+            *warm_up_epochs *= part;
+        }
+    }
+
     /// Refuses values out of their ranges.
     pub(super) fn check(&self) -> Result<(), RecipeError> {
-        let within = |key, value: f64, low: f64, high: f64, expected| match value >= low && value <= high {
-            true => Ok(()),
-            false => Err(RecipeError::Value { key, value: value.to_string(), expected }),
-        };
         within("training.epochs", self.epochs.into(), 1.0, 100_000.0, "1 to 100000")?;
         within("training.batch", self.batch as f64, 2.0, 65_536.0, "2 to 65536 images")?;
         within("training.evaluate_every", self.evaluate_every.into(), 1.0, 1e6, "1 or more epochs")?;
@@ -405,6 +428,7 @@ impl TrainingSection {
         within("training.drop_path", self.drop_path, 0.0, 0.9, "a probability from 0 to 0.9")?;
         let head = self.auxiliary_head.map_or(0.4, |head| head.weight);
         within("training.auxiliary_head.weight", head, 0.0, 10.0, "0 to 10")?;
+        self.check_optimizer()?;
         self.check_schedule()?;
         within("training.loss.label_smoothing", self.loss.label_smoothing, 0.0, 0.9, "0 to 0.9")?;
         within("training.loss.attention", self.loss.attention, 0.0, 1e6, "0 to 1000000")?;
@@ -417,6 +441,9 @@ impl TrainingSection {
         within("training.augmentation.mixup", mixup, 0.0, 10.0, "0 to 10")?;
         within("training.augmentation.cutmix", cutmix, 0.0, 10.0, "0 to 10")?;
         within("training.augmentation.trivial", self.augmentation.trivial, 0.0, 3.0, "0 to 3")?;
+        let (padding, cutout) = (self.augmentation.crop_padding, self.augmentation.cutout);
+        within("training.augmentation.crop_padding", padding as f64, 0.0, 4096.0, "0 to 4096 pixels")?;
+        within("training.augmentation.cutout", cutout as f64, 0.0, 4096.0, "0 to 4096 pixels")?;
         if mixup > 0.0 && cutmix > 0.0 {
             return Err(RecipeError::Together {
                 reason: "mixup and cutmix exclude each other; set one of them to 0",
@@ -425,8 +452,24 @@ impl TrainingSection {
         self.check_distillation()
     }
 
+    fn check_optimizer(&self) -> Result<(), RecipeError> {
+        let past = |key, value| within(key, value, 0.0, 0.999_999, "0 to 0.999999");
+        let weight_decay = match self.optimizer {
+            OptimizerChoice::Sgd { momentum, weight_decay, .. } => {
+                past("training.optimizer.momentum", momentum)?;
+                weight_decay
+            }
+            OptimizerChoice::Adam { beta1, beta2, weight_decay, .. } => {
+                past("training.optimizer.beta1", beta1)?;
+                past("training.optimizer.beta2", beta2)?;
+                weight_decay
+            }
+        };
+        within("training.optimizer.weight_decay", weight_decay, 0.0, 1.0, "0 to 1")
+    }
+
     fn check_schedule(&self) -> Result<(), RecipeError> {
-        let Schedule { learning_rate, warm_up_epochs, factor, milestones, kind, .. } = &self.schedule;
+        let Schedule { learning_rate, warm_up_epochs, factor, floor, milestones, kind, .. } = &self.schedule;
         let value =
             |key, value: f64, expected| Err(RecipeError::Value { key, value: value.to_string(), expected });
         if !(*learning_rate > 0.0 && *learning_rate <= 100.0) {
@@ -439,6 +482,7 @@ impl TrainingSection {
                 "0 or more, fewer than the epochs",
             );
         }
+        within("training.schedule.floor", *floor, 0.0, *learning_rate, "0 to the learning rate")?;
         if !(*factor > 0.0 && *factor <= 1.0) {
             return value("training.schedule.factor", *factor, "a factor above 0, at most 1");
         }
@@ -467,6 +511,15 @@ impl TrainingSection {
                 if weight > 1.0 && reading != ReadingOfWeight::Added =>
             {
                 value("training.loss.distillation.weight", weight, "0 to 1, or reading = \"added\"")
+            }
+            Some(Distillation::Dkd { alpha, beta, warm_up_epochs, .. }) => {
+                within("training.loss.distillation.alpha", alpha, 0.0, 1000.0, "0 to 1000")?;
+                within("training.loss.distillation.beta", beta, 0.0, 1000.0, "0 to 1000")?;
+                let key = "training.loss.distillation.warm_up_epochs";
+                within(key, warm_up_epochs, 0.0, 100_000.0, "0 to 100000")
+            }
+            Some(Distillation::LogitMse { weight }) => {
+                within("training.loss.distillation.weight", weight, 0.0, 1000.0, "0 to 1000")
             }
             _ => Ok(()),
         }

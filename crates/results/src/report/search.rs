@@ -5,8 +5,9 @@ use std::path::Path;
 use askama::Template;
 use network::zoo::genotype::{CellKind, CellOperation, Genotype};
 use recipes::file::{FileError, read_text};
+use recipes::method::read_epochs;
 use recipes::method::sphynx::{
-    CELL_LOG, CELLS_FILE, CellEpoch, GRID_FILE, GridRow, LOCATION_LOG, LocationEpoch, edges, read_epochs,
+    CELL_LOG, CELLS_FILE, CellEpoch, GRID_FILE, GridRow, LOCATION_LOG, LocationEpoch, edges,
 };
 
 use super::chart::{COLORS, Chart, Curve};

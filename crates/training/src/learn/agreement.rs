@@ -2,12 +2,9 @@
 
 use network::walk::{Operation, Step};
 
-use super::{DeviceImages, LearnError};
+use super::{DeviceImages, LearnError, TRIAL_BATCH};
 use crate::assemble::{Mode, TrainableNetwork};
 use crate::tensor::{Kind, Tensor, guarded, no_grad, to_floats};
-
-/// Images of one step.
-const BATCH: usize = 250;
 
 /// For each activation with shared signs, in the order of the walk, a row for each of its channels: the share of pixels of all
 /// images at which its sign is that of each other channel.
@@ -27,7 +24,7 @@ pub(crate) fn sign_agreement(
     let mut counts = vec![0_i64; names.len()];
     guarded(|| {
         no_grad(|| {
-            for (start, count) in super::evaluate::batches(images.len(), BATCH) {
+            for (start, count) in super::evaluate::batches(images.len(), TRIAL_BATCH) {
                 network.forward_watched(
                     &images.pixels.range(start, count),
                     Mode::Evaluate,

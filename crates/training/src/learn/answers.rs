@@ -3,12 +3,10 @@
 //! A view is one crop, flip and change of every image, drawn once. Epoch `e` learns from view `e` modulo their number; the teacher
 //! looks at a view when its first epoch begins, and from then on its answers are read. They are kept with 16 bits.
 
-use super::{LearnError, Learner};
+use super::evaluate::batches;
+use super::{LearnError, Learner, TRIAL_BATCH};
 use crate::augment::{Draws, View};
 use crate::tensor::{Device, Kind, Tensor, guarded, no_grad};
-
-/// Images that the teacher looks at in one go.
-const CHUNK: usize = 250;
 
 /// The answers of a teacher.
 pub(super) struct Answers {
@@ -77,11 +75,11 @@ impl Learner {
         let view = View::new(augmentation, pixels.shape(), self.images.len(), (self.options.seed, view));
         let teacher = self.teacher.as_ref().expect("answers are those of a teacher");
         let said = like.zeros_like();
-        for start in (0..self.images.len()).step_by(CHUNK) {
-            let count = CHUNK.min(self.images.len() - start);
-            let images = pixels.batch(augmentation, &view.step(start..start + count, pixels.device()));
+        for (start, count) in batches(self.images.len(), TRIAL_BATCH) {
+            let places = start as usize..(start + count) as usize;
+            let images = pixels.batch(augmentation, &view.step(places, pixels.device()));
             let logits = teacher.look(&images, super::inside::Wanted::default()).output.logits;
-            said.narrow(0, start as i64, count as i64).copy_(&logits);
+            said.narrow(0, start, count).copy_(&logits);
         }
         said
     }

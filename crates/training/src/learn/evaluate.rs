@@ -5,6 +5,9 @@ use crate::assemble::{Mode, TrainableNetwork};
 use crate::distill::{Targets, cross_entropy};
 use crate::tensor::{Kind, Tensor, guarded, no_grad, to_floats};
 
+/// Images that a network looks at in one go, where nothing is learned.
+pub(crate) const TRIAL_BATCH: usize = 250;
+
 /// What a network makes of a set of images.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Evaluation {

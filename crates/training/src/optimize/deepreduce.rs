@@ -60,18 +60,13 @@ impl Job<'_> {
         Ok(findings)
     }
 
-    /// The recipe with the probes' epochs; milestones move in proportion. An order is a choice, so it is made on held-out
+    /// The recipe with the probes' epochs. An order is a choice, so it is made on held-out
     /// images, even where the networks then learn from all.
     fn probe_recipe(&self, section: &DeepReduceSection) -> recipes::recipe::Recipe {
         let mut recipe = self.recipe.clone();
         recipe.data.train_on = TrainOn::Split;
         if let Some(epochs) = section.probe_epochs {
-            let training = &mut recipe.training;
-            let part = f64::from(epochs) / f64::from(training.epochs);
-            let moved = |milestone: &mut u32| *milestone = (f64::from(*milestone) * part).round() as u32;
-            training.schedule.milestones.iter_mut().for_each(moved);
-            training.schedule.warm_up_epochs *= part.min(1.0);
-            training.epochs = epochs;
+            recipe.training.set_epochs(epochs);
         }
         recipe
     }

@@ -3,7 +3,6 @@
 //! A second call with the same folder goes on or finds everything done; with another recipe it would show results that
 //! were not asked for. So the recipe is noted in the folder first, and another one is refused.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use recipes::file::{FileError, read_text, unfinished, write_whole};
@@ -13,9 +12,6 @@ use results::{RECIPE, RECORDS};
 
 use super::{MAX_FILE_BYTES, OptimizeRunError};
 
-/// How many differences are named.
-const NAMED: usize = 4;
-
 /// Notes the recipe in its folder, and refuses a folder that holds the optimization of another one. Stages whose
 /// criticality was all that was asked for may be reduced by it afterwards.
 pub(super) fn claim(folder: &Path, recipe: &Recipe) -> Result<(), OptimizeRunError> {
@@ -24,10 +20,7 @@ pub(super) fn claim(folder: &Path, recipe: &Recipe) -> Result<(), OptimizeRunErr
         let text = read_text(&path, MAX_FILE_BYTES)?;
         let damaged = |error| OptimizeRunError::Damaged { path: path.clone(), reason: format!("{error}") };
         let earlier = Recipe::from_toml(&text).map_err(damaged)?;
-        let differences = differences(&comparable(&earlier), &comparable(recipe));
-        if differences.is_empty() {
-            return Ok(());
-        }
+        let Some(differences) = recipe.differences(&earlier) else { return Ok(()) };
         if !only_found_criticality(&earlier, recipe) {
             return Err(OptimizeRunError::OtherRecipe { folder: folder.to_owned(), differences });
         }
@@ -46,7 +39,7 @@ pub(super) fn claim(folder: &Path, recipe: &Recipe) -> Result<(), OptimizeRunErr
 pub(super) fn belongs(folder: &Path, recipe: &Recipe) -> bool {
     let noted = read_text(&folder.join(RECIPE), MAX_FILE_BYTES).ok();
     let noted = noted.and_then(|text| Recipe::from_toml(&text).ok());
-    noted.is_some_and(|noted| comparable(&noted) == comparable(recipe))
+    noted.is_some_and(|noted| noted.differences(recipe).is_none())
 }
 
 /// Gives a folder back in which nothing was made: the next recipe may have it.
@@ -61,31 +54,9 @@ pub(super) fn release(folder: &Path) {
     }
 }
 
-/// The recipe without what may differ between two attempts at the same thing.
-pub(crate) fn comparable(recipe: &Recipe) -> Recipe {
-    let mut recipe = recipe.clone();
-    recipe.title = String::new();
-    recipe.data.directory = None;
-    let search = match &mut recipe.optimize {
-        Some(OptimizeSection::Snl(section)) => Some(section),
-        Some(OptimizeSection::SharedSigns(section)) => section.mask.as_mut(),
-        _ => None,
-    };
-    if let Some(search) = search {
-        (search.max_epochs, search.checkpoint_every) = (1, 1);
-    }
-    if let Some(OptimizeSection::Senet(section)) = &mut recipe.optimize {
-        section.checkpoint_every = 1;
-    }
-    if let Some(OptimizeSection::Sphynx(section)) = &mut recipe.optimize {
-        (section.cell_search.checkpoint_every, section.location_search.checkpoint_every) = (1, 1);
-    }
-    recipe
-}
-
 /// Whether the earlier recipe found the criticality that this one builds on.
 fn only_found_criticality(earlier: &Recipe, recipe: &Recipe) -> bool {
-    let (mut earlier, recipe) = (comparable(earlier), comparable(recipe));
+    let (mut earlier, recipe) = (earlier.comparable(), recipe.comparable());
     let (Some(OptimizeSection::DeepReduce(before)), Some(OptimizeSection::DeepReduce(now))) =
         (&mut earlier.optimize, &recipe.optimize)
     else {
@@ -95,45 +66,6 @@ fn only_found_criticality(earlier: &Recipe, recipe: &Recipe) -> bool {
     (before.budget, before.only_criticality, before.single_blocks) =
         (now.budget, now.only_criticality, now.single_blocks);
     was_only && earlier == recipe
-}
-
-/// The keys with different values, as a reader of the two recipes would name them.
-fn differences(earlier: &Recipe, recipe: &Recipe) -> String {
-    let (earlier, recipe) = (keys(earlier), keys(recipe));
-    let mut all: Vec<&String> = earlier.keys().chain(recipe.keys()).collect();
-    all.sort_unstable();
-    all.dedup();
-    let value = |keys: &BTreeMap<String, String>, key: &str| {
-        keys.get(key).map_or_else(|| "nothing".to_owned(), String::clone)
-    };
-    let differing: Vec<String> = all
-        .into_iter()
-        .filter(|key| earlier.get(*key) != recipe.get(*key))
-        .map(|key| format!("{key} was {} and is {} now", value(&earlier, key), value(&recipe, key)))
-        .collect();
-    match differing.len().checked_sub(NAMED) {
-        None | Some(0) => differing.join(", "),
-        Some(more) => format!("{}, and {more} more", differing[..NAMED].join(", ")),
-    }
-}
-
-/// Every value of a recipe by its key, such as `training.epochs`.
-fn keys(recipe: &Recipe) -> BTreeMap<String, String> {
-    let mut keys = BTreeMap::new();
-    let mut tables = vec![(String::new(), recipe.to_toml().parse().expect("a recipe is written as TOML"))];
-    while let Some((prefix, table)) = tables.pop() {
-        let table: toml::Table = table;
-        for (name, value) in table {
-            let key = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
-            match value {
-                toml::Value::Table(table) => tables.push((key, table)),
-                value => {
-                    keys.insert(key, value.to_string());
-                }
-            }
-        }
-    }
-    keys
 }
 
 #[cfg(test)]

@@ -21,13 +21,11 @@ use serde::{Deserialize, Serialize};
 use super::snl::trial_images;
 use super::{Found, Job, OptimizeRunError, OptimizeWatch, read_json, write_json};
 use crate::assemble::{AssembleOptions, TrainableNetwork};
-use crate::learn::evaluate;
+use crate::learn::{TRIAL_BATCH, evaluate};
 use crate::run::{Images, assemble_options};
 
 /// What the folder of the pruned network has beside its checkpoint.
 const PRUNED: &str = "pruned.json";
-/// Images of one step of a trial.
-const TRIAL_BATCH: usize = 250;
 
 /// What pruning came to.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

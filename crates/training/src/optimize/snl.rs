@@ -34,7 +34,7 @@ use search::Search;
 
 pub use search::{SearchEpoch, SearchFigures};
 
-pub(super) use search::SearchLog;
+pub(super) use search::SEARCH_LOG;
 
 /// What a settled folder has beside its checkpoint.
 pub(super) const SETTLED: &str = "settled.json";

@@ -58,14 +58,14 @@ pub enum RunError {
     },
     /// The run was begun by another recipe.
     #[error(
-        "the run in {} was begun by another recipe (they differ in {difference}); choose another folder with --out",
+        "the run in {} was begun by another recipe: {differences}; choose another folder with --out",
         folder.display()
     )]
     OtherRecipe {
         /// The folder.
         folder: PathBuf,
-        /// The first line that differs.
-        difference: String,
+        /// What differs.
+        differences: String,
     },
     /// Recipes that do not share their batches or their teacher.
     #[error("the recipes differ in {key}; those trained together need the same, so train them one by one")]
@@ -123,7 +123,9 @@ pub enum RunError {
     #[error(transparent)]
     Mask(#[from] MaskReadError),
     /// Too few images.
-    #[error("{images} training images are fewer than one batch of {batch}")]
+    #[error(
+        "{images} training images are fewer than one batch of {batch}; set training.batch to {images} or less"
+    )]
     TooFew {
         /// How many there are.
         images: usize,

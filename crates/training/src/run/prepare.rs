@@ -7,7 +7,7 @@ use network::mask::ActivationMask;
 use network::shape::Shape;
 use network::spec::NetworkSpec;
 use recipes::checkpoint::{self, Arrays, Checkpoint, Part, State};
-use recipes::data::{self, DataPair, Dataset, HELD_OUT_SEED, held_out_split};
+use recipes::data::{self, DataPair, Dataset, HELD_OUT_SEED, Normalization, held_out_split};
 use recipes::file::FileError;
 use recipes::recipe::{MaskSection, Recipe, TrainOn};
 
@@ -29,8 +29,8 @@ pub(super) fn earlier(recipe: &Recipe, folder: &Path, resume: bool) -> Result<Op
         return Err(RunError::Exists { folder: folder.into(), epoch });
     }
     let checkpoint = Checkpoint::load(&found, Part::All)?;
-    if let Some(difference) = first_difference(&checkpoint.state.recipe, recipe) {
-        return Err(RunError::OtherRecipe { folder: folder.into(), difference });
+    if let Some(differences) = recipe.differences(&checkpoint.state.recipe) {
+        return Err(RunError::OtherRecipe { folder: folder.into(), differences });
     }
     Ok(Some(checkpoint))
 }
@@ -54,24 +54,6 @@ pub(super) fn must_go_together<'a>(mut recipes: impl Iterator<Item = &'a Recipe>
         }
     }
     Ok(())
-}
-
-/// The first line in which two recipes differ; where the data lies and how often things are written makes no difference.
-fn first_difference(one: &Recipe, other: &Recipe) -> Option<String> {
-    let plain = |recipe: &Recipe| {
-        let mut recipe = recipe.clone();
-        recipe.title = String::new();
-        recipe.data.directory = None;
-        recipe.training.checkpoint_every = 1;
-        recipe.training.evaluate_every = 1;
-        recipe.to_toml()
-    };
-    let (one, other) = (plain(one), plain(other));
-    if one == other {
-        return None;
-    }
-    let lines = one.lines().zip(other.lines()).find(|(one, other)| one != other);
-    Some(lines.map_or_else(|| "their length".to_owned(), |(one, other)| format!("`{one}` and `{other}`")))
 }
 
 /// The folder of the run; nothing else is written before everything else is known to be good.
@@ -157,7 +139,10 @@ impl Images {
         self.must_have_classes(&state.classes, path)?;
         self.must_have_shape(state.input, path)?;
         if set.normalization() != state.normalization {
-            return refuse("another normalization".to_owned(), "its own".to_owned());
+            let words = |Normalization { mean, deviation }: &Normalization| {
+                format!("a mean of {mean:?} and a deviation of {deviation:?}")
+            };
+            return refuse(words(&set.normalization()), words(&state.normalization));
         }
         Ok(())
     }
@@ -295,18 +280,23 @@ mod tests {
     fn students_that_ship_together_go_together() {
         let recipes = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recipes");
         let own = |folder: &str| Path::new("runs").join(folder).join("teacher");
+        let ships = Path::new("models/hybrenet-52k-cifar100.sordino").to_owned();
         let folders = [
-            ("frontier", own("frontier"), 13),
-            ("ablations", own("ablations"), 9),
-            ("tiny-imagenet", own("tiny-imagenet"), 3),
-            ("deepreduce-table-4", Path::new("runs/resnet18-cifar100").to_owned(), 10),
-            ("long", own("frontier"), 2),
-            ("processor", Path::new("models/hybrenet-52k-cifar100.sordino").to_owned(), 3),
+            ("frontier", "", own("frontier"), 13),
+            ("ablations", "", own("ablations"), 9),
+            ("tiny-imagenet", "", own("tiny-imagenet"), 3),
+            ("deepreduce-table-4", "", Path::new("runs/resnet18-cifar100").to_owned(), 10),
+            ("long", "", own("frontier"), 2),
+            ("processor", "deepreduce-", ships, 3),
         ];
-        for (folder, expected_teacher, expected) in folders {
+        for (folder, prefix, expected_teacher, expected) in folders {
             let mut students = Vec::new();
             for entry in std::fs::read_dir(recipes.join(folder)).unwrap() {
-                let path = entry.unwrap().path();
+                let entry = entry.unwrap();
+                if !entry.file_name().to_string_lossy().starts_with(prefix) {
+                    continue;
+                }
+                let path = entry.path();
                 let recipe = Recipe::from_file(&path).unwrap();
                 // A method's search is a call of its own.
                 if path.ends_with("teacher.toml") || recipe.optimize.is_some() {

@@ -1,15 +1,10 @@
-//! What happened in a search, one JSON object a line.
-
-use std::fs::File;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+//! What happens in an epoch of a search.
 
 use network::zoo::genotype::Genotype;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::CellScores;
-use crate::file::{FileError, read_text, write_whole};
+use crate::method::search_log::Numbered;
 
 /// The log of a search of cells, in its folder.
 pub const CELL_LOG: &str = "cells.jsonl";
@@ -19,8 +14,6 @@ pub const LOCATION_LOG: &str = "locations.jsonl";
 pub const CELLS_FILE: &str = "cells.toml";
 /// What every candidate of a grid came to.
 pub const GRID_FILE: &str = "grid.json";
-/// The longest log.
-const MAX_FILE_BYTES: u64 = 64 << 20;
 
 /// One epoch of a search of cells.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -91,12 +84,6 @@ pub struct GridRow {
     pub chance: Option<f64>,
 }
 
-/// The number of a line's epoch.
-pub trait Numbered {
-    /// Epochs done.
-    fn number(&self) -> u32;
-}
-
 impl Numbered for CellEpoch {
     fn number(&self) -> u32 {
         self.epoch
@@ -106,76 +93,5 @@ impl Numbered for CellEpoch {
 impl Numbered for LocationEpoch {
     fn number(&self) -> u32 {
         self.epoch
-    }
-}
-
-/// A log that is being written.
-pub struct SearchLog {
-    path: PathBuf,
-    file: File,
-}
-
-impl SearchLog {
-    /// Opens a log and keeps the lines of the epochs that are done.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn open<T: Numbered + DeserializeOwned>(path: &Path, done: u32) -> Result<Self, FileError> {
-        let earlier = std::fs::read_to_string(path).unwrap_or_default();
-        let is_kept = |line: &&str| serde_json::from_str::<T>(line).is_ok_and(|epoch| epoch.number() <= done);
-        let kept: String = earlier.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
-        write_whole(path, kept)?;
-        let file = File::options().append(true).open(path).map_err(FileError::on("write", path))?;
-        Ok(Self { path: path.to_owned(), file })
-    }
-
-    /// Adds a line.
-    ///
-    /// # Errors
-    /// When the disk is full.
-    pub fn add<T: Serialize>(&mut self, epoch: &T) -> Result<(), FileError> {
-        let line = serde_json::to_string(epoch).expect("an epoch holds only names and numbers");
-        writeln!(self.file, "{line}").map_err(FileError::on("write", &self.path))
-    }
-}
-
-/// Reads a log; a last line without an end, as an interrupted search leaves it, and anything else that is no epoch is
-/// left out.
-///
-/// # Errors
-/// When it cannot be read.
-pub fn read_epochs<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, FileError> {
-    let text = read_text(path, MAX_FILE_BYTES)?;
-    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn epoch(number: u32) -> LocationEpoch {
-        LocationEpoch {
-            epoch: number,
-            epochs: 3,
-            temperature: 1.0,
-            loss: 2.0,
-            score_loss: 2.5,
-            candidates: vec![[0, 1]],
-            distribution: vec![1.0],
-            drawn: vec![7],
-            seconds: 0.5,
-        }
-    }
-
-    #[test]
-    fn a_resumed_search_forgets_the_epochs_that_it_repeats() {
-        let scratch = tempfile::tempdir().unwrap();
-        let path = scratch.path().join(LOCATION_LOG);
-        let mut log = SearchLog::open::<LocationEpoch>(&path, 0).unwrap();
-        (1..=3).for_each(|number| log.add(&epoch(number)).unwrap());
-        let mut log = SearchLog::open::<LocationEpoch>(&path, 1).unwrap();
-        log.add(&epoch(2)).unwrap();
-        std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + "{\"epoch\":3").unwrap();
-        assert_eq!(read_epochs::<LocationEpoch>(&path).unwrap(), [epoch(1), epoch(2)]);
     }
 }

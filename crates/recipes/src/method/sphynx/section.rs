@@ -124,6 +124,12 @@ impl SphynxSection {
                 "a number above 0",
             ),
             (
+                "optimize.location_search.grid_epochs",
+                f64::from(locations.grid_epochs.unwrap_or(1)),
+                locations.grid_epochs.is_none_or(epochs),
+                "1 to 100000",
+            ),
+            (
                 "optimize.location_search.companions",
                 f64::from(locations.companions),
                 locations.companions <= 100,

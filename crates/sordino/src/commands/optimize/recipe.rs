@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use recipes::data::{DataKind, survey};
 use recipes::method::{Granularity, OptimizeSection, PenaltySchedule, ReluBudget, SnlSection};
-use recipes::recipe::{Augmentation, NetworkSection, Precision, Recipe, ScheduleKind, TeacherSection};
+use recipes::recipe::{Augmentation, NetworkSection, Precision, Recipe, TeacherSection};
 
 use super::{CommonArguments, Method};
 
@@ -53,7 +53,7 @@ pub(super) fn of(method: &Method) -> anyhow::Result<Recipe> {
     }
     recipe.seed = common.seed.unwrap_or(recipe.seed);
     if let Some(epochs) = common.epochs {
-        set_epochs(&mut recipe, epochs);
+        recipe.training.set_epochs(epochs);
     }
     set_method(&mut recipe, method, common.budget)?;
     // Read back, so that flags are held to the same rules as files.
@@ -130,7 +130,7 @@ fn set_synthetic(recipe: &mut Recipe) {
     recipe.training.precision = Precision::F32;
     recipe.training.augmentation = Augmentation::default();
     recipe.training.evaluate_every = 1;
-    set_epochs(recipe, TRIAL_EPOCHS);
+    recipe.training.set_epochs(TRIAL_EPOCHS);
     match &mut recipe.optimize {
         Some(OptimizeSection::Snl(snl)) => set_trial_search(snl),
         Some(OptimizeSection::Senet(senet)) => {
@@ -147,7 +147,7 @@ fn set_synthetic(recipe: &mut Recipe) {
         Some(OptimizeSection::Sphynx(section)) => {
             super::sphynx::shorten(section);
             recipe.training.schedule.learning_rate = super::sphynx::TRIAL_RATE;
-            set_epochs(recipe, super::sphynx::TRIAL_EPOCHS);
+            recipe.training.set_epochs(super::sphynx::TRIAL_EPOCHS);
         }
         _ => recipe.training.schedule.learning_rate = TRIAL_RATE,
     }
@@ -157,21 +157,6 @@ fn set_trial_search(snl: &mut SnlSection) {
     snl.batch = TRIAL_BATCH;
     snl.learning_rate = 5e-3;
     snl.penalty = PenaltySchedule::Paced { first: 4e-3, raise: 1.5, hold_epochs: 2, epochs: TRIAL_EPOCHS };
-}
-
-/// Another number of epochs; milestones and the teacher's warm-up move in proportion, the rate's takes a quarter at most.
-fn set_epochs(recipe: &mut Recipe, epochs: u32) {
-    let training = &mut recipe.training;
-    let part = f64::from(epochs) / f64::from(training.epochs.max(1));
-    training.epochs = epochs;
-    training.schedule.warm_up_epochs = training.schedule.warm_up_epochs.min(f64::from(epochs) / 4.0);
-    if training.schedule.kind == ScheduleKind::Step {
-        let moved = |milestone: &mut u32| *milestone = (f64::from(*milestone) * part).round() as u32;
-        training.schedule.milestones.iter_mut().for_each(moved);
-    }
-    if let Some(recipes::recipe::Distillation::Dkd { warm_up_epochs, .. }) = &mut training.loss.distillation {
-        *warm_up_epochs *= part;
-    }
 }
 
 /// What the flags say about the method itself.

@@ -4,18 +4,15 @@ use std::path::Path;
 
 use network::cost::Cost;
 use recipes::checkpoint::{Checkpoint, Part, State};
+use recipes::method::SearchLog;
 use recipes::method::senet::{SenetSection, highest_in_each_site, random_mask};
 use recipes::recipe::Distillation;
 
 use crate::assemble::TrainableNetwork;
 use crate::distill::Losses;
-use crate::learn::{DeviceImages, LearnOptions, Learner, Optimizer, StepRates, evaluate};
-use crate::optimize::identity::comparable;
-use crate::optimize::snl::{SearchEpoch, SearchFigures, SearchLog};
+use crate::learn::{DeviceImages, LearnOptions, Learner, Optimizer, StepRates, TRIAL_BATCH, evaluate};
+use crate::optimize::snl::{SEARCH_LOG, SearchEpoch, SearchFigures};
 use crate::optimize::{Listener, OptimizeRunError, Told};
-
-/// Images of one step of a trial.
-const TRIAL_BATCH: usize = 250;
 
 /// What a search of locations works on.
 pub(super) struct Locating<'a> {
@@ -58,7 +55,7 @@ impl Locating<'_> {
             state = earlier.state;
         }
         learner.watch_differences()?;
-        let mut log = SearchLog::open(self.folder, state.epoch)?;
+        let mut log = SearchLog::open::<SearchEpoch>(&self.folder.join(SEARCH_LOG), state.epoch)?;
         while state.epoch < self.section.epochs {
             let epoch = self.epoch(&mut learner, &mut state, listener)?;
             log.add(&epoch)?;
@@ -150,7 +147,7 @@ impl Locating<'_> {
             return Ok(None);
         }
         let earlier = Checkpoint::load(self.folder, Part::All)?;
-        if comparable(&earlier.state.recipe) != comparable(&state.recipe) {
+        if earlier.state.recipe.differences(&state.recipe).is_some() {
             return Err(self.other());
         }
         Ok(Some(earlier))

@@ -1,17 +1,16 @@
 //! The search: weights and keep scores learn together until few enough scores stand above the threshold; with Taylor scores only
 //! the weights learn, and the scores worth least go after each epoch.
 
-use std::fs::File;
-use std::io::Write;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use network::cost::{Cost, Counts};
 use network::spec::NetworkSpec;
 use recipes::array::{Array, ArrayKind};
 use recipes::checkpoint::{Checkpoint, Part, State};
-use recipes::file::{FileError, write_whole};
-use recipes::method::{Granularity, KeepScores, Penalty, Settled, SnlSection, THRESHOLD, taylor};
+use recipes::method::{
+    Granularity, KeepScores, Numbered, Penalty, SearchLog, Settled, SnlSection, THRESHOLD, taylor,
+};
 use recipes::recipe::{Distillation, ReadingOfWeight};
 use serde::{Deserialize, Serialize};
 
@@ -19,14 +18,13 @@ use super::count::{Counter, next_look};
 use crate::assemble::TrainableNetwork;
 use crate::distill::Losses;
 use crate::learn::{
-    DeviceImages, EpochFigures, LearnOptions, Learner, Optimizer, StepRates, Teacher, evaluate,
+    DeviceImages, EpochFigures, LearnOptions, Learner, Optimizer, StepRates, TRIAL_BATCH, Teacher, evaluate,
 };
-use crate::optimize::identity::comparable;
 use crate::optimize::{Listener, OptimizeRunError, Told};
 use crate::tensor::to_floats;
 
-/// Images of one step of a trial.
-const TRIAL_BATCH: usize = 250;
+/// The log of a search in its folder, one line for each epoch.
+pub(in crate::optimize) const SEARCH_LOG: &str = "search.jsonl";
 /// Where a checkpoint of the search keeps the state of the penalty.
 const PENALTY: &str = "search/penalty";
 
@@ -69,6 +67,12 @@ pub struct SearchEpoch {
     pub seconds: f64,
     /// ReLUs or comparisons left in each site, in the order of the walk.
     pub by_site: Vec<u64>,
+}
+
+impl Numbered for SearchEpoch {
+    fn number(&self) -> u32 {
+        self.epoch
+    }
 }
 
 /// What a search came to.
@@ -145,7 +149,7 @@ impl Search<'_> {
         }
         let mut earlier = Checkpoint::load(self.folder, Part::All)?;
         let other = || OptimizeRunError::OtherSearch { folder: self.folder.to_owned() };
-        if comparable(&earlier.state.recipe) != comparable(&state.recipe) {
+        if earlier.state.recipe.differences(&state.recipe).is_some() {
             return Err(other());
         }
         let penalty = earlier.optimizer.remove(PENALTY).ok_or_else(other)?;
@@ -176,7 +180,7 @@ impl Running<'_> {
         mut self,
         listener: &mut Listener<'_, SearchEpoch>,
     ) -> Result<(TrainableNetwork, Settled, SearchFigures), OptimizeRunError> {
-        let mut log = SearchLog::open(self.search.folder, self.state.epoch)?;
+        let mut log = SearchLog::open::<SearchEpoch>(&self.search.folder.join(SEARCH_LOG), self.state.epoch)?;
         let stop = self.stop_count();
         let mut kept = self.counter.above(self.learner.network(), THRESHOLD);
         while kept > stop {
@@ -346,31 +350,5 @@ impl Running<'_> {
         let checkpoint = Checkpoint { state: self.state.clone(), weights, optimizer, mask: None };
         checkpoint.save(self.search.folder, self.search.shard_bytes)?;
         Ok(())
-    }
-}
-
-/// `search.jsonl`: one line for each epoch.
-pub(in crate::optimize) struct SearchLog {
-    path: PathBuf,
-    file: File,
-}
-
-impl SearchLog {
-    /// Opens the log and keeps the lines of the epochs that are done.
-    pub(in crate::optimize) fn open(folder: &Path, epochs_done: u32) -> Result<Self, OptimizeRunError> {
-        let path = folder.join("search.jsonl");
-        let earlier = std::fs::read_to_string(&path).unwrap_or_default();
-        let is_kept = |line: &&str| {
-            serde_json::from_str::<SearchEpoch>(line).is_ok_and(|epoch| epoch.epoch <= epochs_done)
-        };
-        let kept: String = earlier.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
-        write_whole(&path, kept)?;
-        let file = File::options().append(true).open(&path).map_err(FileError::on("write", &path))?;
-        Ok(Self { path, file })
-    }
-
-    pub(in crate::optimize) fn add(&mut self, epoch: &SearchEpoch) -> Result<(), OptimizeRunError> {
-        let line = serde_json::to_string(epoch).expect("an epoch holds only names and numbers");
-        Ok(writeln!(self.file, "{line}").map_err(FileError::on("write", &self.path))?)
     }
 }

@@ -15,9 +15,8 @@ use network::zoo::genotype::Genotype;
 use recipes::checkpoint::{Checkpoint, Part, State};
 use recipes::data::Dataset;
 use recipes::file::{FileError, write_whole};
-use recipes::method::sphynx::{
-    CELL_LOG, CELLS_FILE, CellEpoch, CellSearch, Choose, SearchLog, Strategy, WeightUpdates, read_epochs,
-};
+use recipes::method::sphynx::{CELL_LOG, CELLS_FILE, CellEpoch, CellSearch, Choose, Strategy, WeightUpdates};
+use recipes::method::{SearchLog, read_epochs};
 use recipes::recipe::{Augmentation, ScheduleKind, UpdateEvery};
 use recipes::schedule::LearningRate;
 
@@ -27,13 +26,10 @@ use super::recorded::{Recordable, Recorded};
 use super::state::{load, named_memory, save_arrays};
 use crate::assemble::{Mode, NumberKinds, Parameters};
 use crate::distill::{Targets, cross_entropy};
-use crate::learn::{LearnError, Memory, Optimizer, Row, evaluate_with, shorten};
-use crate::optimize::identity::comparable;
+use crate::learn::{LearnError, Memory, Optimizer, Row, TRIAL_BATCH, evaluate_with, shorten};
 use crate::optimize::{Listener, OptimizeRunError, Told};
 use crate::tensor::{Device, Kind, Tensor, guarded, no_grad, to_floats};
 
-/// Images of one step of a trial.
-const TRIAL_BATCH: usize = 250;
 /// Adam's memories (the authors' code).
 pub(super) const SCORE_OPTIMIZER: Optimizer = Optimizer::Adam { beta1: 0.5, beta2: 0.999, epsilon: 1e-8 };
 
@@ -78,7 +74,7 @@ impl<'a> CellSearcher<'a> {
             Self { search, learning, recorded: [Recorded::NotYet, Recorded::NotYet], state, device };
         if recipes::checkpoint::find(folder).is_ok() {
             let earlier = Checkpoint::load(folder, Part::All)?;
-            if comparable(&earlier.state.recipe) != comparable(&searcher.state.recipe) {
+            if earlier.state.recipe.differences(&searcher.state.recipe).is_some() {
                 return Err(OptimizeRunError::OtherSearch { folder: folder.to_owned() });
             }
             load(&searcher.learning.named_numbers(), &earlier.weights)?;

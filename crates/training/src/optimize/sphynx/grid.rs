@@ -38,9 +38,7 @@ impl Job<'_> {
                 recipe.training.loss.distillation = None;
                 // It has no place for some candidates.
                 recipe.training.auxiliary_head = None;
-                recipe.training.epochs = epochs;
-                recipe.training.schedule.warm_up_epochs =
-                    recipe.training.schedule.warm_up_epochs.min(f64::from(epochs) / 4.0);
+                recipe.training.set_epochs(epochs);
                 recipe.training.evaluate_every = epochs;
                 (folder.join(format!("grid-{}+{}", reduce[0], reduce[1])), recipe)
             };

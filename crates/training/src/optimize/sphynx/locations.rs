@@ -12,9 +12,8 @@ use recipes::array::{Array, ArrayKind};
 use recipes::checkpoint::{Checkpoint, Part, State};
 use recipes::data::Dataset;
 use recipes::file::FileError;
-use recipes::method::sphynx::{
-    LOCATION_LOG, LocationEpoch, LocationScores, LocationSearch, SearchLog, UpdateOrder,
-};
+use recipes::method::sphynx::{LOCATION_LOG, LocationEpoch, LocationScores, LocationSearch, UpdateOrder};
+use recipes::method::{SearchLog, read_epochs};
 use recipes::random::Stream;
 use recipes::recipe::Augmentation;
 use recipes::schedule::Ramp;
@@ -25,7 +24,6 @@ use super::halves::Half;
 use super::state::{load, save_arrays};
 use crate::assemble::AssembleOptions;
 use crate::learn::LearnError;
-use crate::optimize::identity::comparable;
 use crate::optimize::{Listener, OptimizeRunError, Told};
 use crate::tensor::Device;
 
@@ -65,7 +63,7 @@ impl<'a> LocationSearcher<'a> {
 
     fn restore(&mut self, earlier: Checkpoint, folder: &Path) -> Result<(), OptimizeRunError> {
         let other = || OptimizeRunError::OtherSearch { folder: folder.to_owned() };
-        if comparable(&earlier.state.recipe) != comparable(&self.state.recipe) {
+        if earlier.state.recipe.differences(&self.state.recipe).is_some() {
             return Err(other());
         }
         let scores = earlier.optimizer.get(SCORES).ok_or_else(other)?;
@@ -110,7 +108,7 @@ impl<'a> LocationSearcher<'a> {
                 return Err(OptimizeRunError::Stopped { folder: folder.to_owned(), epoch: self.state.epoch });
             }
         }
-        let earlier = || recipes::method::sphynx::read_epochs::<LocationEpoch>(&path).ok()?.pop();
+        let earlier = || read_epochs::<LocationEpoch>(&path).ok()?.pop();
         last.or_else(earlier).ok_or_else(|| OptimizeRunError::Damaged {
             path: path.clone(),
             reason: "it has no line of the last epoch".to_owned(),

@@ -7,10 +7,8 @@ use ::network::shape::Shape;
 use ::network::zoo;
 use ::network::zoo::genotype::{CellKind, CellOperation};
 use recipes::data::{Dataset, SyntheticSize, synthetic};
-use recipes::method::sphynx::{
-    CellEpoch, CellSearch, LocationSearch, Post, Strategy, candidates, read_epochs,
-};
-use recipes::method::{OptimizeSection, ReluBudget};
+use recipes::method::sphynx::{CellEpoch, CellSearch, LocationSearch, Post, Strategy, candidates};
+use recipes::method::{OptimizeSection, ReluBudget, read_epochs};
 use recipes::recipe::{Augmentation, Precision};
 
 mod planted;

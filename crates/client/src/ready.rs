@@ -8,14 +8,19 @@
 //! it, and its error is the answer: half of it may have been sent, and nobody but the caller can say whether it should be
 //! asked again. Images that come later find the new connection. While none comes about, the thread waits longer and longer
 //! between attempts, unless somebody asks.
+//!
+//! A server that lets a client have fewer than wished for says so by ending the session, and what was ready is lost. It is asked for
+//! no more than that from then on, until all of it was used and a minute has passed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use inference::InferenceError;
 use inference::client::Answer;
+use inference::connection::refusal::RefusalCode;
 use network::image::Image;
 
 use super::{ClientError, PrivateClient};
@@ -45,7 +50,7 @@ impl ReadyClient {
     /// # Errors
     /// When the system gives no thread.
     pub fn start(client: PrivateClient, wished: usize) -> std::io::Result<Self> {
-        Self::spawn(Keeper { client: Some(client), connect: None, wished, pause: FIRST_PAUSE })
+        Self::spawn(Keeper::new(client, None, wished))
     }
 
     /// Connects, and keeps so many inferences ready over this connection, or over the next one when it breaks.
@@ -56,8 +61,8 @@ impl ReadyClient {
         mut connect: impl FnMut() -> Result<PrivateClient, ClientError> + Send + 'static,
         wished: usize,
     ) -> Result<Self, ClientError> {
-        let client = Some(connect()?);
-        let keeper = Keeper { client, connect: Some(Box::new(connect)), wished, pause: FIRST_PAUSE };
+        let client = connect()?;
+        let keeper = Keeper::new(client, Some(Box::new(connect)), wished);
         Self::spawn(keeper).map_err(|error| ClientError::Inference(error.into()))
     }
 
@@ -114,11 +119,22 @@ struct Keeper {
     client: Option<PrivateClient>,
     connect: Option<Connect>,
     wished: usize,
+    /// What the server lets us have, where it said that it is less, and when.
+    allowed: Option<(usize, Instant)>,
     /// How long to wait after the next failure.
     pause: Duration,
 }
 
 impl Keeper {
+    fn new(client: PrivateClient, connect: Option<Connect>, wished: usize) -> Self {
+        Self { client: Some(client), connect, wished, allowed: None, pause: FIRST_PAUSE }
+    }
+
+    /// How many are to be ready.
+    fn aim(&self) -> usize {
+        self.allowed.map_or(self.wished, |(allowed, _)| allowed.min(self.wished))
+    }
+
     fn prepared(&self) -> usize {
         self.client.as_ref().map_or(0, PrivateClient::prepared)
     }
@@ -127,7 +143,7 @@ impl Keeper {
         let mut rest = Duration::ZERO;
         loop {
             ready.store(self.prepared(), Ordering::Relaxed);
-            let is_full = self.client.is_some() && self.prepared() >= self.wished;
+            let is_full = self.client.is_some() && self.prepared() >= self.aim();
             let job = match is_full {
                 true => jobs.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 false => jobs.recv_timeout(rest),
@@ -144,10 +160,14 @@ impl Keeper {
 
     /// Prepares one inference; how long to rest before the next attempt.
     fn prepare(&mut self) -> Result<Duration, ClientError> {
+        let before = self.prepared();
         match self.with_client(|client| client.prepare(1)) {
             Ok(()) => Ok(Duration::ZERO),
             Err(error) if self.connect.is_none() => Err(error),
-            Err(_) => {
+            Err(error) => {
+                if is_limit(&error) {
+                    self.allowed = Some((before.max(1), Instant::now()));
+                }
                 let pause = self.pause;
                 self.pause = (2 * pause).min(LONGEST_PAUSE);
                 Ok(pause)
@@ -157,6 +177,9 @@ impl Keeper {
 
     fn answer(&mut self, job: Job) -> Result<(), ClientError> {
         let answers = self.with_client(|client| client.classify_batch(&job.images));
+        // More than before may be allowed by now; nothing is lost by asking.
+        let is_used = self.prepared() == 0;
+        self.allowed = self.allowed.filter(|(_, since)| !is_used || since.elapsed() < LONGEST_PAUSE);
         // Who asked may have gone away; the answer is nobody else's.
         let _ = job.done.send(answers);
         match (&self.client, &self.connect) {
@@ -183,4 +206,10 @@ impl Keeper {
         }
         result
     }
+}
+
+/// Whether the server said that this client may not have so much.
+fn is_limit(error: &ClientError) -> bool {
+    let ClientError::Inference(InferenceError::Refused { refusal, .. }) = error else { return false };
+    refusal.code == RefusalCode::Limit
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use inference::connection::refusal::{Refusal, RefusalCode};
+use network::text::with_causes;
 use tracing::error;
 
 use crate::queue::{Place, Reservation, Turn};
@@ -82,7 +83,7 @@ pub(crate) fn store_fault(fault: StoreFault) -> Refusal {
     match fault {
         StoreFault::Refused(refusal) => refusal,
         StoreFault::Failed(cause) => {
-            error!(reason = %cause, "the store of prepared inferences failed");
+            error!(reason = %with_causes(&*cause), "the store of prepared inferences failed");
             Refusal::new(RefusalCode::Internal, "the server's store failed; try again later")
         }
     }

@@ -123,7 +123,8 @@ fn read(path: &Path) -> Result<Option<Secret<Vec<u8>>>, SecretFileError> {
         file => file.map_err(failing("open", path))?,
     };
     expect_private(&file, path)?;
-    let mut bytes = Secret::new(Vec::new());
+    // As large as it may become: a vector that grows leaves copies behind.
+    let mut bytes = Secret::new(Vec::with_capacity(MAX_BYTES as usize + 1));
     file.take(MAX_BYTES).read_to_end(bytes.expose_mut()).map_err(failing("read", path))?;
     Ok(Some(bytes))
 }

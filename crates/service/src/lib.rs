@@ -44,9 +44,9 @@ pub mod store;
 mod stores;
 pub mod web;
 
-pub use limits::{ByteSize, ClientLimits, Limits};
+pub use limits::{ByteSize, ClientLimits, ClientMemoryTooSmall, Limits};
 pub use offer::NoRoomToReload;
-pub use server::{Service, ServiceParts};
+pub use server::{Service, ServiceParts, TooLittleMemory};
 pub use settings::Settings;
 pub use stores::{ClientName, Owner, Store, StoreFault};
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use inference::connection::{DEFAULT_LEAST_RATE, time_for};
 use serde::Deserialize;
 
+use crate::queue::ClientShare;
 use crate::quotas::Quota;
 
 /// The limits of a service.
@@ -143,14 +144,50 @@ impl Limits {
         }
     }
 
-    /// How much memory one client may have, of so much for all clients, where one image takes so much.
-    pub(crate) fn client_memory(&self, all: u64, one_image: u64) -> u64 {
-        match self.per_client.memory {
-            ClientMemory::Quarter => (all / 4).max(one_image),
+    /// How much memory one client may have, of so much for all clients.
+    pub(crate) fn client_share(
+        &self,
+        all: u64,
+        image: ImageMemory,
+    ) -> Result<ClientShare, ClientMemoryTooSmall> {
+        let memory = match self.per_client.memory {
+            ClientMemory::Quarter => (all / 4).max(image.whole),
+            ClientMemory::AtMost(limit) if limit < image.whole => {
+                let (needed, limit) = (ByteSize(image.whole), ByteSize(limit));
+                return Err(ClientMemoryTooSmall { needed, limit });
+            }
             ClientMemory::AtMost(bytes) => bytes,
             ClientMemory::All => all,
-        }
+        };
+        Ok(ClientShare { memory, kept: memory.saturating_sub(image.turn) })
     }
+}
+
+/// What one image takes at the server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ImageMemory {
+    /// To be prepared, or answered, beside what is kept of it between both.
+    pub(crate) turn: u64,
+    /// With what is kept, and on its way through the store.
+    pub(crate) whole: u64,
+}
+
+impl ImageMemory {
+    /// Enough for this and for that.
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self { turn: self.turn.max(other.turn), whole: self.whole.max(other.whole) }
+    }
+}
+
+/// One client may have less memory than one image takes.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "one image takes {needed} of memory to be prepared and answered, and --client-memory allows {limit}; allow that, or \
+     0 for no limit"
+)]
+pub struct ClientMemoryTooSmall {
+    needed: ByteSize,
+    limit: ByteSize,
 }
 
 /// A number of bytes as people write it: `500M`, `4G`, `1000000`.
@@ -221,14 +258,18 @@ mod tests {
         };
         let usual = ClientLimits::default();
         assert_eq!((with(8, usual).client_places(), with(1, usual).client_places()), (7, 1));
-        assert_eq!(
-            (with(8, usual).client_memory(400, 1), with(8, usual).client_memory(400, 150)),
-            (100, 150)
-        );
+        let share =
+            |limits: &Limits, turn, whole| limits.client_share(400, ImageMemory { turn, whole }).unwrap();
+        let small = share(&with(8, usual), 30, 35);
+        assert_eq!(small, ClientShare { memory: 100, kept: 70 }, "a turn is left beside what is kept");
+        assert_eq!(share(&with(8, usual), 120, 150), ClientShare { memory: 150, kept: 30 });
         let two = ClientLimits { running: ClientPlaces::AtMost(2), memory: ClientMemory::AtMost(9), ..usual };
         assert_eq!((with(8, two).client_places(), with(1, two).client_places()), (2, 1));
-        assert_eq!(with(8, two).client_memory(400, 10), 9);
+        assert_eq!(share(&with(8, two), 7, 9), ClientShare { memory: 9, kept: 2 });
+        let error =
+            with(8, two).client_share(400, ImageMemory { turn: 7, whole: 10 }).unwrap_err().to_string();
+        assert!(error.contains("takes 0.0 KB") && error.contains("--client-memory"), "{error}");
         let all = with(8, ClientLimits::NONE);
-        assert_eq!((all.client_places(), all.client_memory(400, 1)), (8, 400));
+        assert_eq!((all.client_places(), share(&all, 1, 2).memory), (8, 400));
     }
 }

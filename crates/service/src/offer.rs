@@ -8,6 +8,7 @@ use inference::connection::refusal::{Refusal, RefusalCode};
 use inference::server::ServedModel;
 use inference::setup::messages::ModelName;
 
+use super::limits::ClientMemoryTooSmall;
 use super::queue::{Queue, Withheld};
 
 /// A certificate, models by name, and the memory of their weights, for as long as somebody holds this.
@@ -17,15 +18,23 @@ pub(crate) struct Offer {
     weights: BTreeMap<ModelName, Arc<Withheld>>,
 }
 
-/// New models that do not fit beside the old ones.
+/// New models that there is no memory for.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the new models take more memory than is left beside the old ones, which stay until their last session ends: {needed} \
-     bytes, {left} are left of --max-memory; try again later, allow more, or restart"
-)]
-pub struct NoRoomToReload {
-    pub(crate) needed: u64,
-    pub(crate) left: u64,
+pub enum NoRoomToReload {
+    /// They do not fit beside the old ones.
+    #[error(
+        "the new models take more memory than is left beside the old ones, which stay until their last session ends: {needed} \
+         bytes, {left} are left of --max-memory; try again later, allow more, or restart"
+    )]
+    BesideTheOld {
+        /// What they take.
+        needed: u64,
+        /// What there is.
+        left: u64,
+    },
+    /// No client could have one answer.
+    #[error(transparent)]
+    Client(#[from] ClientMemoryTooSmall),
 }
 
 impl Offer {
@@ -43,7 +52,7 @@ impl Offer {
                 Some(reserved) => reserved,
                 None => {
                     let needed = model.weight_bytes();
-                    let refusal = || NoRoomToReload { needed, left: memory.spare() };
+                    let refusal = || NoRoomToReload::BesideTheOld { needed, left: memory.spare() };
                     Arc::new(memory.withhold(needed).ok_or_else(refusal)?)
                 }
             };

@@ -29,8 +29,17 @@ pub(crate) struct Supply {
     pub(crate) memory: u64,
     /// Of it, for what is prepared and waits for its image.
     pub(crate) kept_memory: u64,
-    /// Of it, for one client.
-    pub(crate) client_memory: u64,
+    /// Of it, for one client, to begin with.
+    pub(crate) client: ClientShare,
+}
+
+/// The memory that one client may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ClientShare {
+    pub(crate) memory: u64,
+    /// Of it, for what is prepared and waits for its image. The rest is enough to prepare or answer one image, or the client would wait
+    /// for memory that only itself can give back.
+    pub(crate) kept: u64,
 }
 
 /// A line in front of a few places and some memory.
@@ -48,6 +57,7 @@ struct State {
     kept_memory: u64,
     /// What the service itself has: no client gets it.
     withheld: u64,
+    share: ClientShare,
     /// All who have or want something.
     clients: HashMap<ClientName, Account>,
     /// Those that want a place, the next one first.
@@ -118,7 +128,15 @@ pub(crate) enum Shortage {
 impl Queue {
     /// A line in front of this.
     pub(crate) fn new(supply: Supply) -> Arc<Self> {
-        Arc::new(Self { supply, state: Mutex::default() })
+        let state = State { share: supply.client, ..State::default() };
+        Arc::new(Self { supply, state: Mutex::new(state) })
+    }
+
+    /// Gives each client another share from here on. What is given stays given.
+    pub(crate) fn set_share(&self, share: ClientShare) {
+        let mut state = self.lock();
+        state.share = share;
+        self.call(&mut state);
     }
 
     /// Stands in line for a place and so much memory, behind what this client wanted before.
@@ -166,7 +184,7 @@ impl Queue {
             let account = state.clients.get_mut(&state.ring[index]).expect("who waits has an account");
             let bytes = account.next().map_or(0, |waiter| waiter.bytes);
             let is_ours = account.running < supply.client_places
-                && (bytes == 0 || account.memory.saturating_add(bytes) <= supply.client_memory);
+                && (bytes == 0 || account.memory.saturating_add(bytes) <= state.share.memory);
             let is_there = bytes == 0
                 || !is_memory_due
                     && state.memory.saturating_add(state.withheld).saturating_add(bytes) <= supply.memory;
@@ -212,22 +230,25 @@ impl Queue {
     fn check_keeping(&self, state: &State, client: &ClientName, bytes: u64) -> Result<(), Shortage> {
         let account = state.clients.get(client);
         let (own, own_kept) = account.map_or((0, 0), |account| (account.memory, account.kept_memory));
-        let limit = self.supply.client_memory;
-        if own_kept.saturating_add(bytes) > limit {
-            return Err(Shortage::OfClient { limit });
+        let ClientShare { memory, kept } = state.share;
+        if own_kept.saturating_add(bytes) > kept {
+            return Err(Shortage::OfClient { limit: kept });
         }
         let more = bytes.saturating_add(state.withheld);
         if state.kept_memory.saturating_add(more) > self.supply.kept_memory {
             return Err(Shortage::OfServer);
         }
         let is_there =
-            state.memory.saturating_add(more) <= self.supply.memory && own.saturating_add(bytes) <= limit;
+            state.memory.saturating_add(more) <= self.supply.memory && own.saturating_add(bytes) <= memory;
         if is_there { Ok(()) } else { Err(Shortage::Passing) }
     }
 
-    /// The most that one request can ever have.
-    pub(crate) fn most_memory(&self) -> u64 {
-        self.supply.client_memory.min(self.supply.memory.saturating_sub(self.lock().withheld))
+    /// The most that one request of a client can have, while what it keeps waits for its images.
+    pub(crate) fn most_memory(&self, client: &ClientName) -> u64 {
+        let state = self.lock();
+        let own_kept = state.clients.get(client).map_or(0, |account| account.kept_memory);
+        let share = state.share.memory.saturating_sub(own_kept);
+        share.min(self.supply.memory.saturating_sub(state.withheld))
     }
 
     /// Takes memory for the service itself, if running inferences can do without it and nothing that waits for its image
@@ -405,6 +426,15 @@ pub(crate) struct Reservation {
     client: ClientName,
     bytes: u64,
     is_kept: bool,
+}
+
+impl Reservation {
+    /// A part of it, to be given back by itself.
+    pub(crate) fn split(&mut self, bytes: u64) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Self { queue: Arc::clone(&self.queue), client: self.client.clone(), bytes, is_kept: self.is_kept }
+    }
 }
 
 impl Drop for Reservation {

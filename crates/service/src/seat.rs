@@ -82,13 +82,14 @@ impl Turns for Seat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::queue::{Supply, Turn};
+    use crate::queue::{ClientShare, Supply, Turn};
     use std::thread;
     use std::time::Duration;
 
     #[test]
     fn threads_share_a_place_and_the_last_one_gives_it_up() {
-        let supply = Supply { places: 1, client_places: 1, memory: 9, kept_memory: 0, client_memory: 9 };
+        let client = ClientShare { memory: 9, kept: 9 };
+        let supply = Supply { places: 1, client_places: 1, memory: 9, kept_memory: 0, client };
         let (queue, client) = (Queue::new(supply), ClientName("a".to_owned()));
         let limits = TimeLimits::new(Duration::from_secs(1));
         let seat = Seat::new(Arc::clone(&queue), client.clone(), Arc::clone(&limits));

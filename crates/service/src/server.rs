@@ -15,7 +15,7 @@ use inference::setup::messages::ModelName;
 use tracing::{info, warn};
 
 use super::http;
-use super::limits::Limits;
+use super::limits::{ClientMemoryTooSmall, ImageMemory, Limits};
 use super::metrics::{self, Metrics, Now};
 use super::offer::{CurrentOffer, NoRoomToReload, Offer};
 use super::proxy::ProxyNetwork;
@@ -75,6 +75,10 @@ pub struct Service {
 struct Largest {
     /// Bytes of the largest so far.
     each: u64,
+    /// What an image took at most so far.
+    image: ImageMemory,
+    /// Bytes for all clients.
+    for_clients: u64,
     /// What models that came later take more than the first ones.
     more: Vec<Withheld>,
 }
@@ -100,18 +104,30 @@ pub(super) enum GuestState {
 
 /// A service whose limits contradict each other.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "the models take {weights} bytes, {running} running inferences {each} bytes each and {clients} clients a megabyte \
-     each, {needed} bytes in all, more than the {limit} bytes of --max-memory; allow more, hold fewer weights with \
-     --weight-memory, or allow fewer with --max-running and --max-clients"
-)]
-pub struct TooLittleMemory {
-    weights: u64,
-    clients: usize,
-    running: usize,
-    each: u64,
-    needed: u64,
-    limit: u64,
+pub enum TooLittleMemory {
+    /// What must always be there is more than there is.
+    #[error(
+        "the models take {weights} bytes, {running} running inferences {each} bytes each and {clients} clients a megabyte \
+         each, {needed} bytes in all, more than the {limit} bytes of --max-memory; allow more, hold fewer weights with \
+         --weight-memory, or allow fewer with --max-running and --max-clients"
+    )]
+    InAll {
+        /// Bytes of the models.
+        weights: u64,
+        /// Clients at once.
+        clients: usize,
+        /// Inferences at once.
+        running: usize,
+        /// Bytes of each of them.
+        each: u64,
+        /// Bytes of all that.
+        needed: u64,
+        /// Bytes there are.
+        limit: u64,
+    },
+    /// No client could have one answer.
+    #[error(transparent)]
+    Client(#[from] ClientMemoryTooSmall),
 }
 
 impl Service {
@@ -126,26 +142,27 @@ impl Service {
         // What `--weight-memory` leaves out is not held.
         let spared = planned.saturating_sub(weights);
         let each = plans.clone().map(|plan| plan.server_memory(limits.threads)).max().unwrap_or(0);
-        let kept = plans.clone().map(Plan::server_prepared_memory).max().unwrap_or(0);
+        let image = image_memory(plans.clone(), limits, parts.store.is_some());
         let (running, limit, clients) = (limits.running.get(), limits.memory, limits.clients);
         let standing = standing_memory(plans.clone(), limits).saturating_sub(spared);
         let needed = Self::memory_for(plans, limits).saturating_sub(spared);
         if needed > limit {
-            return Err(TooLittleMemory { weights, clients, running, each, needed, limit });
+            return Err(TooLittleMemory::InAll { weights, clients, running, each, needed, limit });
         }
         // The weights come and go with what is offered, so the line knows of them.
         let standing = standing - weights;
         let memory = limit - standing;
+        let for_clients = memory - weights;
         let supply = Supply {
             places: running,
             client_places: limits.client_places(),
             memory,
             kept_memory: limit - needed + weights,
-            client_memory: limits.client_memory(memory - weights, each.saturating_add(kept)),
+            client: limits.client_share(for_clients, image)?,
         };
         let queue = Queue::new(supply);
         let ServiceParts { models, acceptor, limits, store, proxies } = parts;
-        let refusal = |_| TooLittleMemory { weights, clients, running, each, needed, limit };
+        let refusal = |_| TooLittleMemory::InAll { weights, clients, running, each, needed, limit };
         let offer = Offer::new(models, acceptor, None, &queue).map_err(refusal)?;
         Ok(Arc::new(Self {
             queue,
@@ -159,7 +176,7 @@ impl Service {
             parts: FixedParts { limits, store, proxies },
             offer: CurrentOffer::new(offer),
             standing,
-            largest: Mutex::new(Largest { each, more: Vec::new() }),
+            largest: Mutex::new(Largest { each, image, for_clients, more: Vec::new() }),
         }))
     }
 
@@ -167,7 +184,8 @@ impl Service {
     /// their end, and the memory of those weights is taken until then.
     ///
     /// # Errors
-    /// When old and new weights do not fit the memory together; then nothing changes.
+    /// When old and new weights do not fit the memory together, or one client may not have what an image takes; then nothing
+    /// changes.
     pub fn reload(
         &self,
         models: BTreeMap<ModelName, Arc<ServedModel>>,
@@ -176,12 +194,18 @@ impl Service {
         // Held to the end: of two calls at once one is the first.
         let mut largest = self.largest.lock().unwrap_or_else(PoisonError::into_inner);
         let limits = &self.parts.limits;
-        let each = models.values().map(|model| model.plan().server_memory(limits.threads)).max().unwrap_or(0);
+        let plans = models.values().map(|model| model.plan().as_ref());
+        let each = plans.clone().map(|plan| plan.server_memory(limits.threads)).max().unwrap_or(0);
+        // Sessions of before go on with their models.
+        let image = largest.image.max(image_memory(plans, limits, self.parts.store.is_some()));
+        let share = limits.client_share(largest.for_clients, image)?;
         let needed = each.saturating_sub(largest.each).saturating_mul(limits.running.get() as u64);
-        let refusal = || NoRoomToReload { needed, left: self.queue.spare() };
+        let refusal = || NoRoomToReload::BesideTheOld { needed, left: self.queue.spare() };
         let more = self.queue.withhold(needed).ok_or_else(refusal)?;
         let offer = Offer::new(models, acceptor, Some(&self.offer.get()), &self.queue)?;
         self.offer.replace(offer);
+        self.queue.set_share(share);
+        largest.image = image;
         if needed > 0 {
             largest.each = each;
             largest.more.push(more);
@@ -378,6 +402,16 @@ fn standing_memory<'a>(plans: impl Iterator<Item = &'a Plan>, limits: &Limits) -
     let weights = plans.map(|plan| plan.memory().server_weights).sum::<u64>();
     let sessions = SESSION_BYTES.saturating_mul(limits.clients as u64);
     limits.process.saturating_add(weights).saturating_add(sessions)
+}
+
+/// What one image takes of any of these models.
+fn image_memory<'a>(plans: impl Iterator<Item = &'a Plan>, limits: &Limits, has_store: bool) -> ImageMemory {
+    let of_plan = |plan: &Plan| {
+        let turn = plan.server_offline_memory(limits.threads).max(plan.server_online_memory());
+        let through_store = if has_store { plan.server_stored_memory() } else { 0 };
+        ImageMemory { turn, whole: turn + plan.server_prepared_memory() + through_store }
+    };
+    plans.map(of_plan).fold(ImageMemory::default(), ImageMemory::max)
 }
 
 /// What clients hear when all connections are taken.

@@ -253,22 +253,20 @@ impl Session<'_> {
         }
         let plan = Arc::clone(self.server.model().plan());
         let each = plan.server_prepared_memory();
-        let (queue, client) = (Arc::clone(&service.queue), self.owner.client.clone());
-        match queue.could_keep(&client, each.saturating_mul(count.into())) {
+        let queue = Arc::clone(&service.queue);
+        let all = each.saturating_mul(count.into());
+        match queue.could_keep(&self.owner.client, all) {
             Ok(()) | Err(Shortage::Passing) => {}
             Err(shortage) => return Err(no_memory(shortage)),
         }
         self.draw(Quota::Preparations, count)?;
-        let mut first = Some(self.wait_to_keep(each)?);
+        // For all of them before the first: none is prepared in vain.
+        let mut memory = self.wait_to_keep(all)?;
         let _turn = self.wait_for_turn(plan.server_offline_memory(threads), 1)?;
         self.server.reply(&Reply::Accepted { ids: Vec::new() })?;
         for _ in 0..count {
-            let memory = match first.take() {
-                Some(memory) => memory,
-                None => queue.keep(&client, each).map_err(no_memory)?,
-            };
             let prepared = self.prepare_one()?;
-            self.prepared.push_back((prepared, memory));
+            self.prepared.push_back((prepared, memory.split(each)));
         }
         Ok(())
     }
@@ -345,16 +343,16 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Refuses a batch that can never have the memory it takes.
+    /// Refuses a batch that cannot have the memory it takes, beside what the client keeps.
     fn expect_memory(&self, each: u64, count: u32) -> Result<(), End> {
-        let most = self.visit.service.queue.most_memory();
+        let most = self.visit.service.queue.most_memory(&self.owner.client);
         if each.saturating_mul(count.into()) <= most {
             return Ok(());
         }
         let (fits, most) = (most / each.max(1), ByteSize(most));
         let text = format!(
-            "{count} images at once take more than the {most} of memory that one client may have here; ask about at most \
-             {fits} at a time"
+            "{count} images at once take more than the {most} of memory that this client may have here beside what is \
+             prepared for it; ask about at most {fits} at a time"
         );
         Err(End::Refused(Refusal::new(RefusalCode::Limit, text)))
     }
@@ -379,7 +377,11 @@ impl Session<'_> {
                     return Ok(InTurn { limits: Arc::clone(&self.limits), _memory: memory });
                 }
                 Turn::Closed => return Err(End::Refused(shutting_down())),
-                Turn::Later(ahead) => self.server.reply(&Reply::Waiting { ahead })?,
+                Turn::Later(ahead) => {
+                    // Another connection of this client may have kept what this one waits for.
+                    self.expect_memory(each, count)?;
+                    self.server.reply(&Reply::Waiting { ahead })?;
+                }
             }
         }
     }
@@ -452,8 +454,8 @@ impl Session<'_> {
 fn no_memory(shortage: Shortage) -> End {
     let text = match shortage {
         Shortage::OfClient { limit } => format!(
-            "one client may have {} of memory here, and so many more would pass that; use what is prepared, or ask for \
-             fewer",
+            "one client may have {} of memory here for what is prepared, and so many more would pass that; use what is \
+             prepared, or ask for fewer",
             ByteSize(limit)
         ),
         Shortage::OfServer | Shortage::Passing => {

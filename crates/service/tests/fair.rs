@@ -24,7 +24,7 @@ use inference::setup::messages::ModelName;
 use network::image::Image;
 use sordino_service::limits::ClientMemory;
 use sordino_service::store::{PreparedStore, StoreOptions};
-use sordino_service::{ClientLimits, Limits, ServiceParts};
+use sordino_service::{ClientLimits, Limits, Service, ServiceParts};
 
 use support::{Running, classify_rightly, limits, tiny_model};
 
@@ -174,7 +174,7 @@ fn a_batch_takes_memory_for_each_of_its_images() {
 }
 
 #[test]
-fn memory_is_taken_image_by_image_and_given_back() {
+fn memory_is_taken_for_all_images_of_a_request_and_given_back() {
     let model = tiny_model(1);
     let server = Running::start(&[("tiny", &model)], limits());
     let standing = server.service.now().memory;
@@ -183,14 +183,64 @@ fn memory_is_taken_image_by_image_and_given_back() {
     session.request(&Request::Prepare { count: 3, store: None }, |_| {}).unwrap();
     let plan = Arc::clone(session.plan());
     let (one, kept) = (plan.server_offline_memory(limits().threads), plan.server_prepared_memory());
-    server.wait_until(|service| service.now().memory == standing + one + kept);
-    for number in 1..=3_u64 {
+    server.wait_until(|service| service.now().memory == standing + one + 3 * kept);
+    for _ in 0..3 {
         session.prepare().unwrap();
-        let held = if number == 3 { 3 * kept } else { one + (number + 1) * kept };
-        server.wait_until(|service| service.now().memory == standing + held);
     }
+    server.wait_until(|service| service.now().memory == standing + 3 * kept);
     client.finish().unwrap();
     server.wait_until(|service| service.now().memory == standing);
+}
+
+/// A client that prepares one after the other, as [`client::ReadyClient`] does, is told when it has enough. It used to wait for memory
+/// that only itself could give back.
+#[test]
+fn a_client_that_keeps_all_it_may_can_still_use_it() {
+    let model = tiny_model(1);
+    let plan = inference::plan::Plan::new(Arc::new(model.outline().clone()), Reveal::Logits).unwrap();
+    let kept = plan.server_prepared_memory();
+    let turn = plan.server_offline_memory(limits().threads).max(plan.server_online_memory());
+    // Three are kept; a fourth would fit in beside them, but no turn.
+    let most = turn + 3 * kept + kept / 2;
+    let per_client = ClientLimits { memory: ClientMemory::AtMost(most), ..ClientLimits::default() };
+    let server = Running::start(&[("tiny", &model)], with(per_client));
+    let mut client = server.connect().unwrap();
+    (0..3).for_each(|_| client.prepare(1).unwrap());
+    let mut second = server.connect().unwrap();
+    assert_limit(
+        &inner(second.prepare(1).unwrap_err()),
+        &["memory here for what is prepared", "use what is"],
+    );
+    for number in 0..3 {
+        client.classify(&Image::random(model.outline().input, number)).unwrap();
+    }
+    assert_eq!(client.prepared(), 0);
+    client.prepare(3).unwrap();
+    let error = inner(client.prepare(1).unwrap_err());
+    assert_limit(&error, &["memory here for what is prepared"]);
+}
+
+#[test]
+fn a_share_that_is_too_small_for_one_image_is_refused_before_anybody_comes() {
+    let model = tiny_model(1);
+    let plan = inference::plan::Plan::new(Arc::new(model.outline().clone()), Reveal::Logits).unwrap();
+    let turn = plan.server_offline_memory(limits().threads).max(plan.server_online_memory());
+    let served = Arc::new(ServedModel::new(&model, Reveal::Logits, WeightMemory::Everything).unwrap());
+    let with_share = |bytes| {
+        let per_client = ClientLimits { memory: ClientMemory::AtMost(bytes), ..ClientLimits::default() };
+        Service::new(ServiceParts {
+            models: BTreeMap::from([(ModelName::new("tiny").unwrap(), Arc::clone(&served))]),
+            acceptor: TlsAcceptor::new(Identity::generate().unwrap().into_key(), None).unwrap(),
+            limits: with(per_client),
+            store: None,
+            proxies: Vec::new(),
+        })
+        .err()
+    };
+    let whole = turn + plan.server_prepared_memory();
+    let error = with_share(whole - 1).unwrap().to_string();
+    assert!(error.contains("--client-memory allows"), "{error}");
+    assert!(with_share(whole).is_none());
 }
 
 /// Passes what the server says on at once, and what the client says byte by byte from the moment that it is told to.

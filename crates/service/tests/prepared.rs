@@ -6,6 +6,7 @@ mod support;
 
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ use network::image::Image;
 use network::inference_model::InferenceModel;
 use network::reference::bound::{self, ReluRounding};
 use sordino_service::store::{PreparedStore, StoreOptions};
-use sordino_service::{Owner, Store, StoreFault};
+use sordino_service::{Limits, Owner, Store, StoreFault};
 
 use support::{Running, limits, tiny_model};
 
@@ -229,6 +230,31 @@ fn a_ready_client_prepares_while_nobody_asks() {
     }
     wait();
     ready.finish().unwrap();
+}
+
+/// The server ends a session that asks for too much. A client that asks again and again would lose all that is ready each time.
+#[test]
+fn a_ready_client_learns_how_much_it_may_have() {
+    let model = tiny_model(3);
+    let running = Running::start(&[("tiny", &model)], Limits { prepared: 2, ..limits() });
+    let (address, fingerprint) = (running.address.to_string(), running.fingerprint);
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    let connect = move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+        PrivateClient::connect(&address, ConnectOptions::new(Trust::Fingerprint(fingerprint)))
+    };
+    let ready = ReadyClient::reconnecting(connect, 5).unwrap();
+    let wait = || running.wait_until(|_| connections.load(Ordering::SeqCst) == 2 && ready.ready() == 2);
+    for number in 0..3 {
+        wait();
+        let image = Image::random(model.outline().input, number);
+        let answers = ready.classify_batch(vec![image.clone()]).unwrap();
+        assert_right(&model, &image, &answers[0]);
+    }
+    wait();
+    ready.finish().unwrap();
+    assert_eq!(running.service.metrics().refusals.get(), 1);
 }
 
 /// A way to the server that can be cut.

@@ -18,7 +18,7 @@ fn memory_that_runs_is_only_passing_short() {
 fn what_the_service_has_no_client_gets_until_it_is_given_back() {
     let (queue, client) = (Queue::new(SUPPLY), client("a"));
     let weights = queue.withhold(50).unwrap();
-    assert_eq!((queue.spare(), queue.memory(), queue.most_memory()), (10, 50, 50));
+    assert_eq!((queue.spare(), queue.memory(), queue.most_memory(&client)), (10, 50, 50));
     assert!(queue.withhold(11).is_none(), "running inferences need the rest");
     assert_eq!(queue.keep(&client, 11).err(), Some(Shortage::OfServer));
     let mut ticket = queue.line_up(&client, 60);
@@ -28,8 +28,48 @@ fn what_the_service_has_no_client_gets_until_it_is_given_back() {
     assert_eq!(queue.memory(), 0);
 }
 
-const SUPPLY: Supply =
-    Supply { places: 1, client_places: 9, memory: 100, kept_memory: 60, client_memory: 80 };
+const SUPPLY: Supply = Supply {
+    places: 1,
+    client_places: 9,
+    memory: 100,
+    kept_memory: 60,
+    client: ClientShare { memory: 80, kept: 80 },
+};
+
+/// A client with several connections, or one that prepares ahead, asks until it is told to stop. It must be told while its next turn
+/// still fits beside what it keeps: nobody else can give that back.
+#[test]
+fn what_a_client_keeps_leaves_it_a_turn() {
+    let queue = Queue::new(Supply { client: ClientShare { memory: 80, kept: 50 }, ..SUPPLY });
+    let a = client("a");
+    let mut kept: Vec<Reservation> = Vec::new();
+    let shortage = loop {
+        match queue.keep(&a, 20) {
+            Ok(more) => kept.push(more),
+            Err(shortage) => break shortage,
+        }
+        let (place, turn) = try_now(&mut queue.line_up(&a, 30)).expect("a turn of 30 always fits");
+        drop((place, turn));
+    };
+    assert_eq!((kept.len(), shortage), (2, Shortage::OfClient { limit: 50 }));
+    assert_eq!((queue.most_memory(&a), queue.most_memory(&client("b"))), (40, 80));
+    let mut first = kept.remove(0);
+    let second = first.split(15);
+    drop(first);
+    assert_eq!(queue.most_memory(&a), 45);
+    drop((second, kept));
+    assert_eq!((queue.memory(), queue.most_memory(&a)), (0, 80));
+}
+
+#[test]
+fn who_waits_for_more_than_its_share_is_called_when_the_share_grows() {
+    let queue = Queue::new(SUPPLY);
+    let mut large = queue.line_up(&client("a"), 90);
+    assert!(try_now(&mut large).is_none());
+    queue.set_share(ClientShare { memory: 90, kept: 10 });
+    assert!(try_now(&mut large).is_some());
+    assert_eq!(queue.could_keep(&client("a"), 11), Err(Shortage::OfClient { limit: 10 }));
+}
 
 fn client(name: &str) -> ClientName {
     ClientName(name.to_owned())

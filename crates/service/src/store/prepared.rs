@@ -5,6 +5,7 @@ use inference::connection::refusal::{Refusal, RefusalCode};
 use inference::requests::{Room, StoredId};
 use inference::server::PreparedServer;
 
+use network::text::with_causes;
 use sealed::ClientToken;
 use tracing::warn;
 
@@ -16,7 +17,7 @@ use sealed::seal::OVERHEAD;
 impl Store for PreparedStore {
     fn close(&self) {
         if let Err(error) = self.expire() {
-            warn!(reason = %error, "the store of prepared inferences");
+            warn!(reason = %with_causes(&error), "the store of prepared inferences");
         }
     }
 

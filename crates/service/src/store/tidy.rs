@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use network::text::with_causes;
 use sealed::secret_file::failing;
 use tracing::{info, warn};
 
@@ -42,7 +43,7 @@ impl PreparedStore {
                 match store.expire() {
                     Ok(0) => {}
                     Ok(expired) => info!(expired, "prepared inferences expired"),
-                    Err(error) => warn!(reason = %error, "the store of prepared inferences"),
+                    Err(error) => warn!(reason = %with_causes(&error), "the store of prepared inferences"),
                 }
             }
         };

@@ -150,7 +150,7 @@ impl Window {
 }
 
 impl Square {
-    /// The weights of a filter at its place in the square, zeros elsewhere. `maps` filters lie one after the other.
+    /// The weights of a filter at its place in the square, zeros elsewhere. Filters lie one after the other.
     pub(crate) fn fill(&self, weights: &[f32], filter: [usize; 2]) -> Vec<f32> {
         if filter == [self.filter; 2] {
             return weights.to_vec();

@@ -62,7 +62,7 @@ pub struct State {
     pub classes: Vec<String>,
     /// How pixels become numbers.
     pub normalization: Normalization,
-    /// Figures of the last epoch that was tried: the set's name and the accuracy from 0 to 1.
+    /// What the weights of the last epoch do, once the run has ended: the set's name and the accuracy from 0 to 1.
     pub accuracy: BTreeMap<String, f64>,
 }
 

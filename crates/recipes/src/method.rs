@@ -176,11 +176,13 @@ pub enum OptimizeError {
     SphynxPart,
     /// No channels and cells for a budget.
     #[error(
-        "no Sphynx network of three or more cells has {budget} ReLUs or fewer; the smallest has {least} (`sordino design sphynx --budget {least}`)"
+        "no Sphynx network of three or more cells has {budget} ReLUs or fewer; the smallest for images of {side}x{side} has {least} (`sordino design sphynx --input {side} --budget {least}`)"
     )]
     NoSphynxSize {
         /// What was asked for.
         budget: u64,
+        /// Pixels of an image's side.
+        side: usize,
         /// What there is.
         least: u64,
     },

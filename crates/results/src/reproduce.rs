@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! deepreduce.toml  snl.toml  deepreshape.toml  sphynx.toml   what is printed where, and the network that it is printed for
-//! rivals.toml                                   what is printed for methods that are not here
+//! rivals.toml                                   what is printed for methods beside the four papers'
 //! measured.toml                                 what we measured, with command, recipe, seed and date
 //! entry      a table or figure, row by row
 //! resolve    rows become recipes, by way of those in `recipes/`
@@ -159,12 +159,16 @@ pub fn find(id: &str) -> Result<(&'static Paper, &'static Entry), ReproduceError
 }
 
 /// Tables whose rows are fronts: networks made for few ReLUs, each with its count.
-const FRONTS: [&str; 11] = [
+const FRONTS: [&str; 15] = [
     "deepreduce-table-4",
     "deepreduce-table-5",
+    "deepreduce-table-8-cifar10",
     "snl-table-2",
     "snl-table-3",
     "snl-table-4",
+    "snl-table-5",
+    "snl-table-6",
+    "deepreshape-table-4",
     "deepreshape-table-5",
     "deepreshape-table-11",
     "deepreshape-table-12",
@@ -193,8 +197,13 @@ pub fn published(data: DataKind) -> Vec<PublishedPoint> {
             });
         }
     }
-    points.extend(rivals::points(data));
+    points.extend(rivals(data));
     points
+}
+
+/// The points of methods beside the four papers' on a data set.
+pub fn rivals(data: DataKind) -> impl Iterator<Item = PublishedPoint> {
+    rivals::points(data)
 }
 
 #[cfg(test)]

@@ -50,6 +50,19 @@ impl Service {
         Err(Refusal::new(RefusalCode::Limit, text))
     }
 
+    /// How many a client could draw at this moment, where that is limited.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub(crate) fn left(&self, client: &ClientName, quota: Quota) -> Result<Option<u32>, StoreFault> {
+        let Some(per_hour) = self.parts.limits.per_client.hourly(quota) else { return Ok(None) };
+        let of_store = match &self.parts.store {
+            Some(store) => store.left(client, quota, per_hour)?,
+            None => None,
+        };
+        Ok(of_store.or_else(|| Some(self.quotas.left(client, quota, per_hour, microseconds_now()))))
+    }
+
     /// Waits for a place for something short, before what the client has not begun. Nobody can be told meanwhile, so it
     /// waits no longer than a client may be silent.
     ///

@@ -65,6 +65,14 @@ pub(crate) fn draw(full_at: i64, now: i64, count: u32, per_hour: u32) -> Result<
     }
 }
 
+/// How many a bucket that will be full at a moment gives at once.
+pub(crate) fn left(full_at: i64, now: i64, per_hour: u32) -> u32 {
+    let there = HOUR - full_at.saturating_sub(now).clamp(0, HOUR);
+    // The largest count whose part of an hour, rounded down as in `draw`, is there.
+    let most = ((i128::from(there) + 1) * i128::from(per_hour) - 1).div_euclid(i128::from(HOUR));
+    u32::try_from(most.max(0)).unwrap_or(u32::MAX).min(per_hour)
+}
+
 /// The buckets of a service without a store.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessQuotas(Mutex<HashMap<(ClientName, Quota), i64>>);
@@ -90,6 +98,11 @@ impl ProcessQuotas {
             }
             Err(drawn) => drawn,
         }
+    }
+
+    pub(crate) fn left(&self, client: &ClientName, quota: Quota, per_hour: u32, now: i64) -> u32 {
+        let buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        left(buckets.get(&(client.clone(), quota)).copied().unwrap_or(now), now, per_hour)
     }
 }
 
@@ -123,6 +136,26 @@ mod tests {
         assert_eq!(draw(5_000 * HOUR, HOUR, 1, 3600), Err(Drawn::After(Duration::from_secs(1))));
         assert_eq!(draw(i64::MIN, HOUR, 3600, 3600), Ok(2 * HOUR));
         assert_eq!(draw(0, 0, u32::MAX, u32::MAX), Ok(HOUR));
+    }
+
+    #[test]
+    fn what_is_left_can_be_drawn_and_not_one_more() {
+        for per_hour in [1, 2, 7, 59, 60, 600, 3601, 1_000_003] {
+            for missing in [0, 1, 17, SECOND, 59 * SECOND, HOUR / 2 + 1, HOUR - 1, HOUR, 5 * HOUR] {
+                let left = left(HOUR + missing, HOUR, per_hour);
+                assert!(draw(HOUR + missing, HOUR, left, per_hour).is_ok(), "{per_hour} {missing} {left}");
+                assert!(
+                    draw(HOUR + missing, HOUR, left + 1, per_hour).is_err(),
+                    "{per_hour} {missing} {left}"
+                );
+            }
+        }
+        assert_eq!(left(0, 0, 0), 0);
+        let buckets = ProcessQuotas::default();
+        let client = ClientName("a".to_owned());
+        assert_eq!(buckets.left(&client, Quota::Preparations, 60, HOUR), 60);
+        buckets.draw(&client, Quota::Preparations, 59, 60, HOUR);
+        assert_eq!(buckets.left(&client, Quota::Preparations, 60, HOUR), 1);
     }
 
     #[test]

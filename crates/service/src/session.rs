@@ -189,7 +189,15 @@ impl Session<'_> {
                     continue;
                 }
                 Request::Room => {
-                    self.answer_about_store(|store, owner| Ok(Reply::Room(store.room(owner)?)))?
+                    let service = Arc::clone(&self.visit.service);
+                    self.answer_about_store(|store, owner| {
+                        let mut room = store.room(owner)?;
+                        // What the hour allows is no room, but no more can be prepared.
+                        if let Some(left) = service.left(&owner.client, Quota::Preparations)? {
+                            room.count = room.count.min(left.into());
+                        }
+                        Ok(Reply::Room(room))
+                    })?;
                 }
                 Request::List { token } => {
                     self.answer_about_store(|store, _| Ok(Reply::Listed { ids: store.list(&token)? }))?;

@@ -99,6 +99,15 @@ pub trait Store: Send + Sync {
         Ok(None)
     }
 
+    /// How many a client could draw at this moment; none where this store keeps no quotas.
+    ///
+    /// # Errors
+    /// When the store fails.
+    fn left(&self, client: &ClientName, quota: Quota, per_hour: u32) -> Result<Option<u32>, StoreFault> {
+        let _ = (client, quota, per_hour);
+        Ok(None)
+    }
+
     /// How much it would store for this client now.
     ///
     /// # Errors

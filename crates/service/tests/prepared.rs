@@ -24,7 +24,7 @@ use network::image::Image;
 use network::inference_model::InferenceModel;
 use network::reference::bound::{self, ReluRounding};
 use sordino_service::store::{PreparedStore, StoreOptions};
-use sordino_service::{Limits, Owner, Store, StoreFault};
+use sordino_service::{ClientLimits, Limits, Owner, Store, StoreFault};
 
 use support::{Running, limits, tiny_model};
 
@@ -255,6 +255,19 @@ fn a_ready_client_learns_how_much_it_may_have() {
     wait();
     ready.finish().unwrap();
     assert_eq!(running.service.metrics().refusals.get(), 1);
+}
+
+/// A client that prepares ahead asks first; what the hour does not allow would end it midway.
+#[test]
+fn the_room_that_a_client_hears_of_knows_the_hour() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = tiny_model(1);
+    let store = PreparedStore::open(StoreOptions::in_folder(folder.path())).unwrap();
+    let per_client = ClientLimits { preparations: Some(5), ..ClientLimits::default() };
+    let running = Running::restart("tiny", &model, Limits { per_client, ..limits() }, Some(Arc::new(store)));
+    assert_eq!(running.connect().unwrap().room().unwrap().count, 5);
+    prepare(&mut running.connect().unwrap(), &folder.path().join("mine"), 3).unwrap();
+    assert_eq!(running.connect().unwrap().room().unwrap().count, 2);
 }
 
 /// A way to the server that can be cut.

@@ -52,11 +52,24 @@ pub(super) fn write(
 /// Gives a written folder its name; one that had the name before takes the hidden one in the same instant, and goes.
 fn name(hidden: &Path, named: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
+    use rustix::io::Errno;
     if !named.exists() {
         return fs::rename(hidden, named);
     }
-    renameat_with(CWD, hidden, CWD, named, RenameFlags::EXCHANGE)?;
-    fs::remove_dir_all(hidden)
+    match renameat_with(CWD, hidden, CWD, named, RenameFlags::EXCHANGE) {
+        Ok(()) => fs::remove_dir_all(hidden),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => replace(hidden, named),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The same on file systems that cannot exchange two names, such as NFS. Who is killed between both names has neither.
+fn replace(hidden: &Path, named: &Path) -> io::Result<()> {
+    let old = removed_name(named);
+    let _ = fs::remove_dir_all(&old);
+    fs::rename(named, &old)?;
+    fs::rename(hidden, named)?;
+    fs::remove_dir_all(&old)
 }
 
 /// What to say when a checkpoint cannot be written.
@@ -86,11 +99,16 @@ fn sync(folder: &Path) -> io::Result<()> {
 
 /// Takes a folder's name away at once, then its files.
 fn remove(folder: &Path) -> io::Result<()> {
-    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let hidden = folder.with_file_name(format!("{REMOVING}{name}"));
+    let hidden = removed_name(folder);
     let _ = fs::remove_dir_all(&hidden);
     fs::rename(folder, &hidden)?;
     fs::remove_dir_all(&hidden)
+}
+
+/// What a folder is called while it goes.
+fn removed_name(folder: &Path) -> PathBuf {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    folder.with_file_name(format!("{REMOVING}{name}"))
 }
 
 /// Removes what an interrupted write or removal left behind.

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use network::cost::Cost;
 use network::design::CriticalityOrder;
 use network::shape::Shape;
-use network::spec::NetworkSpec;
+use network::spec::{Draft, NetworkSpec};
+use network::zoo::genotype::Genotype;
 use recipes::data::DataKind;
 use recipes::method::l1_pruning::L1PruningSection;
-use recipes::method::sphynx::{CellsSource, LocationSource, SphynxSection};
+use recipes::method::sphynx::{CellsSource, LocationSource, SphynxPlan, SphynxSection, plan};
 use recipes::method::{
     DeepReduceSection, OptimizeError, OptimizeSection, ReluBudget, SnlSection, candidates, own_teacher,
 };
@@ -247,12 +248,34 @@ fn sphynx(row: &Row, way: Way, own: Option<OptimizeSection>) -> Result<OptimizeS
 /// Epochs for which a candidate of a grid is trained; the paper takes 600.
 const GRID_EPOCHS: u32 = 100;
 
-/// What the result of a recipe costs, as far as it is known before: pruning alone makes another network.
+/// What the result of a recipe costs, as far as it is known before: pruning makes another network, and so does a search, whose cells
+/// are taken to cost what the published ones do.
 fn cost(recipe: &Recipe, spec: &NetworkSpec) -> Result<Cost, ReproduceError> {
     let whole = Cost::of(spec);
-    let Some(OptimizeSection::L1Pruning(section)) = &recipe.optimize else { return Ok(whole) };
-    let budget = section.budget.resolve(spec.name(), whole.relus).map_err(OptimizeError::from)?;
-    Ok(section.plan(recipe, spec, budget)?.map_or(whole, |plan| plan.cost))
+    match &recipe.optimize {
+        Some(OptimizeSection::L1Pruning(section)) => {
+            let budget = section.budget.resolve(spec.name(), whole.relus).map_err(OptimizeError::from)?;
+            Ok(section.plan(recipe, spec, budget)?.map_or(whole, |plan| plan.cost))
+        }
+        Some(OptimizeSection::Sphynx(section)) => {
+            let plan = sphynx_plan(recipe, section, spec)?;
+            let cells = plan.known_cells()?.unwrap_or_else(Genotype::sphynx);
+            let reduce = plan.known_locations()?.unwrap_or([0, 1]);
+            Ok(plan.network(&cells, reduce)?.cost)
+        }
+        _ => Ok(whole),
+    }
+}
+
+/// The network that a search of Sphynx ends with.
+fn sphynx_plan(
+    recipe: &Recipe,
+    section: &SphynxSection,
+    spec: &NetworkSpec,
+) -> Result<SphynxPlan, ReproduceError> {
+    let Draft { input, classes, .. } = spec.draft();
+    let plans = plan(recipe, section, *input, *classes)?;
+    Ok(plans.into_iter().next().expect("a recipe asks for one network at least"))
 }
 
 /// Networks to train, and minutes for all of them.
@@ -298,9 +321,13 @@ fn price(recipe: &Recipe, spec: &NetworkSpec, teacher: Option<u64>) -> Result<(u
                 LocationSource::Search => section.location_search.epochs,
                 _ => 0,
             };
-            let candidates = section.location_search.grid_epochs.map_or(0, |_| GRID_CANDIDATES);
+            let candidates = match section.location_search.grid_epochs {
+                Some(_) => sphynx_plan(recipe, section, spec)?.candidates(section).len(),
+                None => 0,
+            };
             let grid =
                 u32::try_from(candidates).unwrap_or(0) * section.location_search.grid_epochs.unwrap_or(0);
+            let macs = cost(recipe, spec)?.macs;
             Ok((1 + candidates, training_minutes(recipe, macs, None, epochs + cells + locations + grid)))
         }
     }
@@ -308,8 +335,6 @@ fn price(recipe: &Recipe, spec: &NetworkSpec, teacher: Option<u64>) -> Result<(u
 
 /// An epoch of a search of cells is priced as so many of training.
 const SEARCH_FACTOR: u32 = 6;
-/// Pairs of reduce cells of about six cells.
-const GRID_CANDIDATES: usize = 15;
 /// Epochs that a search by the authors' schedule is priced at.
 const PATIENT_EPOCHS: u32 = 80;
 

@@ -1,4 +1,4 @@
-//! Points of methods that are not in Sordino, as printed elsewhere.
+//! Points of methods beside the four papers', as printed elsewhere.
 
 use std::sync::OnceLock;
 
@@ -20,6 +20,15 @@ pub enum Instead {
 }
 
 impl Instead {
+    /// What became of them.
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::Identity => "the identity",
+            Self::Polynomial => "polynomials",
+            Self::Nothing => "gone with their channels",
+        }
+    }
+
     /// Whether what is counted is all that is paid for activations.
     pub fn is_free(self) -> bool {
         self != Self::Polynomial

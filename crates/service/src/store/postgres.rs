@@ -220,6 +220,10 @@ impl Transaction for PostgresTransaction<'_> {
         let text = "INSERT INTO sordino_prepared VALUES ($1, $2, $3, $4, $5, $6, $7)";
         self.execute("keep", text, &values)?;
         let text = "UPDATE sordino_state SET horizon = greatest(horizon, $1)";
+        self.execute("keep", text, &[&row.expires])?;
+        // A machine that joins from here on knows the last spend, and looks for it as long as this row may live.
+        let text = "UPDATE sordino_spends SET until = greatest(until, $1)
+            WHERE generation = (SELECT generation FROM sordino_state)";
         self.execute("keep", text, &[&row.expires]).map(drop)
     }
 

@@ -56,6 +56,10 @@ impl Store for PreparedStore {
         Ok(Some(PreparedStore::draw(self, client.0.as_bytes(), quota, count, per_hour)?))
     }
 
+    fn left(&self, client: &ClientName, quota: Quota, per_hour: u32) -> Result<Option<u32>, StoreFault> {
+        Ok(Some(PreparedStore::left(self, client.0.as_bytes(), quota, per_hour)?))
+    }
+
     fn room(&self, owner: &Owner) -> Result<Room, StoreFault> {
         Ok(PreparedStore::room(self, owner.client.0.as_bytes(), row_bytes(owner))?)
     }

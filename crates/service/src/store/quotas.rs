@@ -35,4 +35,20 @@ impl PreparedStore {
         })?;
         Ok(drawn)
     }
+
+    /// How many a client could draw at this moment.
+    ///
+    /// # Errors
+    /// When the database fails or an old copy of it was put back.
+    pub fn left(&self, owner: &[u8], quota: Quota, per_hour: u32) -> Result<u32, StoreError> {
+        let owner = self.owner(owner);
+        let mut left = 0;
+        self.looked(|transaction, now| {
+            let now = now.saturating_mul(1_000_000);
+            let full_at = transaction.quota(&owner, quota.number())?.unwrap_or(now);
+            left = quotas::left(full_at, now, per_hour);
+            Ok(())
+        })?;
+        Ok(left)
+    }
 }

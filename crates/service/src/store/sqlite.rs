@@ -164,7 +164,11 @@ impl Transaction for SqliteTransaction<'_> {
             row.sealed
         ];
         self.execute("keep", "INSERT INTO prepared VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)", values)?;
-        self.execute("keep", "UPDATE state SET horizon = max(horizon, ?1)", [row.expires]).map(drop)
+        self.execute("keep", "UPDATE state SET horizon = max(horizon, ?1)", [row.expires])?;
+        // A machine that joins from here on knows the last spend, and looks for it as long as this row may live.
+        let text =
+            "UPDATE spends SET until = max(until, ?1) WHERE generation = (SELECT generation FROM state)";
+        self.execute("keep", text, [row.expires]).map(drop)
     }
 
     fn remove(&mut self, id: &[u8; 16], wanted: &Wanted) -> Result<Option<Row>, StoreError> {

@@ -365,6 +365,24 @@ fn a_machine_that_the_store_does_not_know_gets_no_row_unless_it_is_told_to_join(
     });
 }
 
+/// The last spend is old when a second machine joins, and what was put since lives longer than what it was noted until.
+#[test]
+fn a_machine_that_joins_long_after_the_last_spend_takes_the_store_for_no_old_copy() {
+    in_both("joins late", |mut place| {
+        let first = place.open().unwrap();
+        let spent = put(&first, b"spent");
+        take(&first, spent).unwrap();
+        place.pass(60);
+        let (one, two) = (put(&first, b"one"), put(&first, b"two"));
+        place.move_to_a_fresh_machine();
+        place.options.join = Some(StoreJoin::Keep);
+        let second = place.open().unwrap();
+        place.pass(60);
+        assert_eq!(take(&first, one).unwrap(), b"one");
+        assert_eq!(take(&second, two).unwrap(), b"two");
+    });
+}
+
 #[test]
 fn what_has_expired_keeps_no_machine_out() {
     in_both("late", |mut place| {

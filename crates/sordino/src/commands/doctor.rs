@@ -115,9 +115,14 @@ impl Diagnosis {
     }
 }
 
-/// What this machine calls its processor.
+/// What this machine calls its processor. Virtual machines leave out which one it is; its family and model tell.
 pub(super) fn processor() -> Option<String> {
-    first_value("/proc/cpuinfo", "model name")
+    let value = |key| first_value("/proc/cpuinfo", key);
+    let name = value("model name")?;
+    Some(match (value("cpu family"), value("model")) {
+        (Some(family), Some(model)) => format!("{name} (family {family}, model {model})"),
+        _ => name,
+    })
 }
 
 /// The value after `key :` in a file of such lines, as Linux writes them.

@@ -146,7 +146,7 @@ fn expect_room(count: u32, room: &Room) -> anyhow::Result<()> {
     }
     bail!(
         "the server takes {} of yours, {count} were asked for; it has {} already: use or discard some \
-         (sordino prepared discard), ask for fewer with -n, or wait until some expire",
+         (sordino prepared discard), ask for fewer with -n, or wait: some expire, and an hour allows only so many",
         counted(room.count, "more inference"),
         room.stored
     )

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::Args;
+use recipes::data::DataKind;
 use recipes::method::{Job, select};
 use results::reproduce::{self, Entry, Measured, Paper, RowTraining, Way};
 use serde::Serialize;
@@ -266,6 +267,37 @@ fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<Answer> {
     }
     table.write(out)?;
     let total: f64 = reports.iter().map(|report| report.gpu_minutes).sum();
+    writeln!(
+        out,
+        "\nmethods beside the four papers', as printed; they stand on the fronts of `sordino pareto`:"
+    )?;
+    let mut table = Table::new(&[
+        "<method",
+        "<printed in",
+        "<network",
+        "<data",
+        "<ReLUs",
+        "accuracy",
+        "<dropped ReLUs are",
+    ]);
+    for data in [DataKind::Cifar10, DataKind::Cifar100, DataKind::TinyImageNet] {
+        for point in reproduce::rivals(data) {
+            table.row(vec![
+                point.paper,
+                point.place,
+                point.row,
+                data.name().to_owned(),
+                point.printed_relus,
+                format!("{}%", point.accuracy),
+                point.instead.words().to_owned(),
+            ]);
+        }
+    }
+    table.write(out)?;
+    writeln!(
+        out,
+        "SAFENet prints 67.5% and no ReLUs (SNL section 4), ReLUPruner's abstract differences alone; both have no point"
+    )?;
     writeln!(out, "\n{}", PREDICTION)?;
     writeln!(
         out,
@@ -297,7 +329,8 @@ fn report<'a>(paper: &'a Paper, entry: &'a Entry, runs: &[RowTraining<'a>]) -> E
         note: &entry.note,
         networks: runs.iter().map(|run| run.networks).sum(),
         gpu_minutes: runs.iter().map(|run| run.minutes).sum(),
-        teacher_gpu_minutes: teachers.iter().map(|(_, minutes)| minutes).sum(),
+        // The sum of nothing is -0.
+        teacher_gpu_minutes: teachers.iter().fold(0.0, |sum, (_, minutes)| sum + minutes),
         runs: runs
             .iter()
             .map(|run| RunReport {

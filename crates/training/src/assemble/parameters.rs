@@ -7,7 +7,7 @@
 //!
 //! An optimizer step, a clip, an average or a copy is then a few operations on one tensor instead of a few for each
 //! of a hundred. Every parameter is a view into the row. Filters lie with their input channels innermost on a GPU,
-//! as its convolutions want them.
+//! and on a processor in bf16, as those convolutions want them.
 
 use std::collections::HashMap;
 
@@ -101,7 +101,7 @@ impl Slot {
         (self.length + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT
     }
 
-    /// The parameter as a view into a row that begins at `origin`.
+    /// The parameter as a view into a row.
     fn view(&self, row: &Tensor, innermost_channels: bool) -> Tensor {
         let piece = row.narrow(0, self.start, self.length);
         match self.shape.as_slice() {

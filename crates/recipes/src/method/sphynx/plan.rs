@@ -98,7 +98,7 @@ fn size(
     }
     let choice = sphynx_choice(budget, side)?;
     let choice =
-        choice.ok_or(OptimizeError::NoSphynxSize { budget, least: 3 * side as u64 * side as u64 })?;
+        choice.ok_or(OptimizeError::NoSphynxSize { budget, side, least: 3 * side as u64 * side as u64 })?;
     Ok((choice.channels as usize, choice.depth as usize, choice.relus))
 }
 

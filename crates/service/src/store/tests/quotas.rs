@@ -12,7 +12,9 @@ fn an_hours_quota_is_drawn_once_by_all_servers_together_and_survives_a_restart()
         let draw = |store: &super::PreparedStore, count| store.draw(b"a", Quota::Answers, count, 60).unwrap();
         assert_eq!(draw(&one, 40), Drawn::Given);
         assert_eq!(draw(&other, 30), Drawn::After(Duration::from_secs(600)));
+        assert_eq!(one.left(b"a", Quota::Answers, 60).unwrap(), 20);
         assert_eq!(draw(&other, 20), Drawn::Given);
+        assert_eq!(one.left(b"a", Quota::Answers, 60).unwrap(), 0);
         assert_eq!(draw(&one, 61), Drawn::Never);
         drop((one, other));
         let later = place.open().unwrap();

@@ -19,7 +19,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "NEURONS")]
     second: u64,
     /// How many ReLUs are kept.
-    #[arg(long, value_name = "RELUS")]
+    #[arg(long, value_name = "RELUS", value_parser = super::relu_count)]
     budget: u64,
     /// Print JSON.
     #[arg(long)]

@@ -12,7 +12,7 @@ use crate::report::{Table, grouped};
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// How many ReLUs there may be, more or less.
-    #[arg(long, value_name = "RELUS")]
+    #[arg(long, value_name = "RELUS", value_parser = super::relu_count)]
     budget: u64,
     /// Side of the input image.
     #[arg(long, default_value_t = 32, value_name = "PIXELS")]

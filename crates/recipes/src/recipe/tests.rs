@@ -65,10 +65,10 @@ fn values_that_make_no_sense_are_refused() {
         ("[teacher]\ncheckpoint = \"x\"\n", "not used"),
         ("[data.synthetic]\nside = 16\n", "belongs to set"),
         ("[training.loss]\nlabel_smoothing = 2.0\n", "label_smoothing is 2"),
-        ("[training.optimizer]\nkind = \"sgd\"\nmomentum = 1.0\n", "momentum is 1, expected 0 to 0.999999"),
+        ("[training.optimizer]\nkind = \"sgd\"\nmomentum = 1.0\n", "momentum is 1; expected 0 to 0.999999"),
         ("[training.optimizer]\nkind = \"sgd\"\nweight_decay = -1e-4\n", "weight_decay is -0.0001"),
         ("[training.optimizer]\nkind = \"adam\"\nbeta2 = 1.5\n", "beta2 is 1.5"),
-        ("[training.schedule]\nfloor = 0.2\n", "floor is 0.2, expected 0 to the learning rate"),
+        ("[training.schedule]\nfloor = 0.2\n", "floor is 0.2; expected 0 to the learning rate"),
         ("[training.augmentation]\ncutout = 100000\n", "cutout is 100000"),
         ("[training.augmentation]\ncrop_padding = 100000\n", "crop_padding is 100000"),
         (
@@ -79,7 +79,7 @@ fn values_that_make_no_sense_are_refused() {
             "[training.loss.distillation]\nkind = \"logit-mse\"\nweight = -1.0\n[teacher]\ncheckpoint = \"t\"\n",
             "weight is -1",
         ),
-        ("[optimize]\nmethod = \"deepreduce\"\nprobe_epochs = 0\n", "probe_epochs is 0, expected 1 or more"),
+        ("[optimize]\nmethod = \"deepreduce\"\nprobe_epochs = 0\n", "probe_epochs is 0; expected 1 or more"),
         (
             "[optimize]\nmethod = \"sphynx\"\nbudget = 25600\n[optimize.location_search]\ngrid_epochs = 0\n",
             "grid_epochs is 0",

@@ -100,11 +100,6 @@ impl ActivationMask {
         Ok(Self { sites: sites.iter().map(|site| site.shape).zip(masks).collect() })
     }
 
-    /// The choices for all sites, in the order of the walk.
-    pub fn sites(&self) -> impl ExactSizeIterator<Item = &SiteMask> {
-        self.sites.iter().map(|(_, mask)| mask)
-    }
-
     /// The choice for one site.
     ///
     /// # Panics

@@ -32,6 +32,9 @@ enum Method {
 
 /// Reads a number of ReLUs as `optimize` does: `51200`, `51.2K`.
 fn relu_count(text: &str) -> Result<u64, String> {
+    if let Ok(count) = text.parse() {
+        return Ok(count);
+    }
     match text.parse::<ReluBudget>() {
         Ok(ReluBudget::Count(count)) => Ok(count),
         Ok(ReluBudget::FractionOfBaseline(_)) => Err("a number is wanted, such as 25600 or 25.6K".to_owned()),

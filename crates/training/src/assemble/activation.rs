@@ -121,8 +121,11 @@ impl TrainableNetwork {
     /// # Errors
     /// When the mask is another network's.
     pub fn set_mask(&mut self, mask: &ActivationMask) -> Result<(), AssembleError> {
+        let sites = self.spec.walk().sites();
+        let masks = sites.iter().map(|site| mask.fits(&self.spec).then(|| mask.site(site.index).clone()));
+        let masks: Option<Vec<_>> = masks.collect();
         // A mask that does not fit says so by its own error.
-        self.mask = ActivationMask::new(&self.spec, mask.sites().cloned().collect())?;
+        self.mask = ActivationMask::new(&self.spec, masks.unwrap_or_default())?;
         if self.has_keep_scores() {
             self.rebuild(Vec::new())?;
         }

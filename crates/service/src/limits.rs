@@ -151,9 +151,9 @@ impl Limits {
         image: ImageMemory,
     ) -> Result<ClientShare, ClientMemoryTooSmall> {
         let memory = match self.per_client.memory {
-            ClientMemory::Quarter => (all / 4).max(image.whole),
-            ClientMemory::AtMost(limit) if limit < image.whole => {
-                let (needed, limit) = (ByteSize(image.whole), ByteSize(limit));
+            ClientMemory::Quarter => (all / 4).max(image.whole()),
+            ClientMemory::AtMost(limit) if limit < image.whole() => {
+                let (needed, limit) = (ByteSize(image.whole()), ByteSize(limit));
                 return Err(ClientMemoryTooSmall { needed, limit });
             }
             ClientMemory::AtMost(bytes) => bytes,
@@ -166,24 +166,34 @@ impl Limits {
 /// What one image takes at the server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ImageMemory {
-    /// To be prepared, or answered, beside what is kept of it between both.
+    /// To be prepared, or answered.
     pub(crate) turn: u64,
-    /// With what is kept, and on its way through the store.
-    pub(crate) whole: u64,
+    /// Between both.
+    pub(crate) kept: u64,
+    /// On its way through the store, where there is one.
+    pub(crate) stored: u64,
 }
 
 impl ImageMemory {
-    /// Enough for this and for that.
+    /// Enough for an image of either, also while one of the other is kept.
     pub(crate) fn max(self, other: Self) -> Self {
-        Self { turn: self.turn.max(other.turn), whole: self.whole.max(other.whole) }
+        Self {
+            turn: self.turn.max(other.turn),
+            kept: self.kept.max(other.kept),
+            stored: self.stored.max(other.stored),
+        }
+    }
+
+    fn whole(self) -> u64 {
+        self.turn.saturating_add(self.kept).saturating_add(self.stored)
     }
 }
 
 /// One client may have less memory than one image takes.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "one image takes {needed} of memory to be prepared and answered, and --client-memory allows {limit}; allow that, or \
-     0 for no limit"
+    "a client needs {needed} of memory to have one image prepared and answered, and --client-memory allows {limit}; allow \
+     more, or 0 for no limit"
 )]
 pub struct ClientMemoryTooSmall {
     needed: ByteSize,
@@ -249,6 +259,15 @@ mod tests {
         }
     }
 
+    /// The largest turn is one model's, the most that is kept another's.
+    #[test]
+    fn a_share_is_enough_to_keep_an_image_of_one_model_beside_a_turn_of_another() {
+        let heavy = ImageMemory { turn: 100, kept: 1, stored: 0 };
+        let wide = ImageMemory { turn: 10, kept: 50, stored: 0 };
+        let share = Limits::default().client_share(0, heavy.max(wide)).unwrap();
+        assert_eq!(share, ClientShare { memory: 150, kept: 50 });
+    }
+
     #[test]
     fn one_client_leaves_a_place_and_memory_for_another() {
         let with = |running, per_client| Limits {
@@ -258,18 +277,21 @@ mod tests {
         };
         let usual = ClientLimits::default();
         assert_eq!((with(8, usual).client_places(), with(1, usual).client_places()), (7, 1));
-        let share =
-            |limits: &Limits, turn, whole| limits.client_share(400, ImageMemory { turn, whole }).unwrap();
-        let small = share(&with(8, usual), 30, 35);
+        let share = |limits: &Limits, turn, kept| {
+            limits.client_share(400, ImageMemory { turn, kept, stored: 0 }).unwrap()
+        };
+        let small = share(&with(8, usual), 30, 5);
         assert_eq!(small, ClientShare { memory: 100, kept: 70 }, "a turn is left beside what is kept");
-        assert_eq!(share(&with(8, usual), 120, 150), ClientShare { memory: 150, kept: 30 });
+        assert_eq!(share(&with(8, usual), 120, 30), ClientShare { memory: 150, kept: 30 });
         let two = ClientLimits { running: ClientPlaces::AtMost(2), memory: ClientMemory::AtMost(9), ..usual };
         assert_eq!((with(8, two).client_places(), with(1, two).client_places()), (2, 1));
-        assert_eq!(share(&with(8, two), 7, 9), ClientShare { memory: 9, kept: 2 });
-        let error =
-            with(8, two).client_share(400, ImageMemory { turn: 7, whole: 10 }).unwrap_err().to_string();
-        assert!(error.contains("takes 0.0 KB") && error.contains("--client-memory"), "{error}");
+        assert_eq!(share(&with(8, two), 7, 2), ClientShare { memory: 9, kept: 2 });
+        let error = with(8, two)
+            .client_share(400, ImageMemory { turn: 7, kept: 2, stored: 1 })
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("needs 0.0 KB") && error.contains("--client-memory"), "{error}");
         let all = with(8, ClientLimits::NONE);
-        assert_eq!((all.client_places(), share(&all, 1, 2).memory), (8, 400));
+        assert_eq!((all.client_places(), share(&all, 1, 1).memory), (8, 400));
     }
 }

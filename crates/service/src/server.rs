@@ -408,8 +408,8 @@ fn standing_memory<'a>(plans: impl Iterator<Item = &'a Plan>, limits: &Limits) -
 fn image_memory<'a>(plans: impl Iterator<Item = &'a Plan>, limits: &Limits, has_store: bool) -> ImageMemory {
     let of_plan = |plan: &Plan| {
         let turn = plan.server_offline_memory(limits.threads).max(plan.server_online_memory());
-        let through_store = if has_store { plan.server_stored_memory() } else { 0 };
-        ImageMemory { turn, whole: turn + plan.server_prepared_memory() + through_store }
+        let stored = if has_store { plan.server_stored_memory() } else { 0 };
+        ImageMemory { turn, kept: plan.server_prepared_memory(), stored }
     };
     plans.map(of_plan).fold(ImageMemory::default(), ImageMemory::max)
 }

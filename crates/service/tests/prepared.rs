@@ -210,6 +210,12 @@ fn a_server_without_a_store_says_so() {
     assert_eq!(refusal_of(error), RefusalCode::NotStored);
 }
 
+fn ask_rightly(ready: &ReadyClient, model: &InferenceModel, seed: u64) {
+    let image = Image::random(model.outline().input, seed);
+    let answers = ready.classify_batch(vec![image.clone()]).unwrap();
+    assert_right(model, &image, &answers[0]);
+}
+
 #[test]
 fn a_ready_client_prepares_while_nobody_asks() {
     let model = tiny_model(3);
@@ -224,9 +230,7 @@ fn a_ready_client_prepares_while_nobody_asks() {
     };
     for number in 0..2 {
         wait();
-        let image = Image::random(model.outline().input, number);
-        let answers = ready.classify_batch(vec![image.clone()]).unwrap();
-        assert_right(&model, &image, &answers[0]);
+        ask_rightly(&ready, &model, number);
     }
     wait();
     ready.finish().unwrap();
@@ -248,9 +252,7 @@ fn a_ready_client_learns_how_much_it_may_have() {
     let wait = || running.wait_until(|_| connections.load(Ordering::SeqCst) == 2 && ready.ready() == 2);
     for number in 0..3 {
         wait();
-        let image = Image::random(model.outline().input, number);
-        let answers = ready.classify_batch(vec![image.clone()]).unwrap();
-        assert_right(&model, &image, &answers[0]);
+        ask_rightly(&ready, &model, number);
     }
     wait();
     ready.finish().unwrap();

@@ -205,3 +205,23 @@ pub(super) fn read_checked(folder: &Path, entry: &FileEntry) -> Result<Vec<u8>, 
     }
     Ok(bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_takes_the_place_of_another_also_without_an_exchange_of_names() {
+        for place in [name, replace] {
+            let scratch = tempfile::tempdir().unwrap();
+            let [hidden, named] = [".writing-000003", "epoch-000003"].map(|name| scratch.path().join(name));
+            for (folder, text) in [(&hidden, "new"), (&named, "old")] {
+                fs::create_dir(folder).unwrap();
+                fs::write(folder.join("file"), text).unwrap();
+            }
+            place(&hidden, &named).unwrap();
+            assert_eq!(fs::read_to_string(named.join("file")).unwrap(), "new");
+            assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1, "nothing is left of the old one");
+        }
+    }
+}

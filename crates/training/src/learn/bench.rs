@@ -37,7 +37,7 @@ pub struct StepTime {
     pub images_per_second: f64,
     /// Whether steps were recorded, and if not, why.
     pub not_recorded: Option<String>,
-    /// The means over the first and over the last steps: the loss must have been computed.
+    /// The mean of the first steps, and of those that were timed: the loss must have been computed.
     pub losses: (f64, f64),
 }
 

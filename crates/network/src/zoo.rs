@@ -246,7 +246,7 @@ const FAMILIES: &[Family] = &[
             ("full", "stages with ReLUs on their sums too, such as 3+4; all are thinned by default"),
             ("stem-relu", "no (default) or yes"),
             ("stem-filter", "3 (default), 5 or 7"),
-            ("stem-stride", "1 (default) or 2"),
+            ("stem-stride", "1 (default), 2 or 4"),
         ],
     },
     Family {

@@ -86,7 +86,7 @@ impl Signet {
             branches: name.choice("branches", &[("no", false), ("yes", true)])?,
             stem_relu: name.choice("stem-relu", &[("no", false), ("yes", true)])?,
             stem_filter: name.choice("stem-filter", &[("3", 3), ("5", 5), ("7", 7)])?,
-            stem_stride: name.choice("stem-stride", &[("1", 1), ("2", 2)])?,
+            stem_stride: name.choice("stem-stride", &[("1", 1), ("2", 2), ("4", 4)])?,
             signs,
             values_per_sign,
             streams,
@@ -206,6 +206,13 @@ mod tests {
         let lean = cost("signet:signs=8+40+120,stream=64+256+512,stem-filter=5,stem-stride=2");
         assert_eq!((lean.relus, lean.gated_values), (whole.relus, whole.gated_values));
         assert!(lean.macs < whole.macs);
+        let larger = "signet:signs=8+40+120,stream=64+256+512,stem-filter=7,stem-stride=4";
+        let larger = Cost::of(&zoo::build(larger, 64, 100).unwrap());
+        assert_eq!(
+            (larger.relus, larger.gated_values),
+            (lean.relus, lean.gated_values),
+            "four times the pixels"
+        );
     }
 
     #[test]
@@ -229,6 +236,7 @@ mod tests {
             ("signet:signs=x", "numbers up to 65536 joined by +"),
             ("signet:slopes=maybe", "yes or no"),
             ("signet:stem-filter=4", "3 or 5 or 7"),
+            ("signet:stem-stride=3", "1 or 2 or 4"),
         ] {
             let error = zoo::build(name, 32, 100).unwrap_err().to_string();
             assert!(error.contains(expected), "{name}: {error}");

@@ -17,12 +17,12 @@ mod scores;
 mod searches;
 mod section;
 
-pub use locations::{Drawn, LocationScores, candidates};
+pub use locations::{Drawn, LocationScores, MeanSlope, candidates};
 pub use log::{CELL_LOG, CELLS_FILE, CellEpoch, GRID_FILE, GridRow, LOCATION_LOG, LocationEpoch};
 pub use plan::{SphynxPlan, plan};
 pub use scores::{CellScores, EDGES_PER_NODE, edge_count, edges};
 pub use searches::{
-    Candidates, CellSearch, Choose, LocationSearch, Post, Preprocess, Rank, Strategy, UpdateOrder,
+    Candidates, CellSearch, Choose, LocationSearch, Post, Preprocess, Rank, Strategy, Unseen, UpdateOrder,
     WeightUpdates,
 };
 pub use section::{CellsSource, FurtherNetwork, LocationSource, SphynxSection};

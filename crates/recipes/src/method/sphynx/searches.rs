@@ -223,6 +223,24 @@ pub enum UpdateOrder {
     ScoresFirst,
 }
 
+/// How much networks that do not run in a step are taken to change the loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Unseen {
+    /// Not at all (Figure 3).
+    #[default]
+    Zero,
+    /// As much as networks did on average: the same in the long run, but less depends on which one was drawn.
+    Mean,
+}
+
+impl Unseen {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+    fn is_zero(&self) -> bool {
+        *self == Self::Zero
+    }
+}
+
 /// How locations are searched (Algorithm 1, Table 6).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -245,6 +263,9 @@ pub struct LocationSearch {
     pub last_temperature: f64,
     /// Networks that also run, with weight 0, when scores learn: 0 in the paper, 2 in the authors' code.
     pub companions: u32,
+    /// What the others are taken to do.
+    #[serde(skip_serializing_if = "Unseen::is_zero")]
+    pub unseen: Unseen,
     /// What moves first.
     pub order: UpdateOrder,
     /// Epochs for which every candidate is trained alone afterwards, to be reported beside the search (Figure 5).
@@ -266,6 +287,7 @@ impl Default for LocationSearch {
             temperature: 1000.0,
             last_temperature: 0.1,
             companions: 0,
+            unseen: Unseen::default(),
             order: UpdateOrder::default(),
             grid_epochs: None,
             checkpoint_every: 5,

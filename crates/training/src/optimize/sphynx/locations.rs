@@ -12,7 +12,9 @@ use recipes::array::{Array, ArrayKind};
 use recipes::checkpoint::{Checkpoint, Part, State};
 use recipes::data::Dataset;
 use recipes::file::FileError;
-use recipes::method::sphynx::{LOCATION_LOG, LocationEpoch, LocationScores, LocationSearch, UpdateOrder};
+use recipes::method::sphynx::{
+    LOCATION_LOG, LocationEpoch, LocationScores, LocationSearch, MeanSlope, UpdateOrder,
+};
 use recipes::method::{SearchLog, read_epochs};
 use recipes::random::Stream;
 use recipes::recipe::Augmentation;
@@ -36,6 +38,7 @@ pub(crate) struct LocationSearcher<'a> {
     candidates: Vec<[usize; 2]>,
     branches: Branches,
     scores: LocationScores,
+    mean: MeanSlope,
     state: State,
 }
 
@@ -54,7 +57,7 @@ impl<'a> LocationSearcher<'a> {
         let halves = Half::both(set, (search.batch, augmentation), seed, device)?;
         let branches = Branches::new(&specs, options, &search.weights, (halves, search.batch), device)?;
         let scores = LocationScores::new(candidates.len(), seed);
-        let mut searcher = Self { search, candidates, branches, scores, state };
+        let mut searcher = Self { search, candidates, branches, scores, mean: MeanSlope::default(), state };
         if recipes::checkpoint::find(folder).is_ok() {
             searcher.restore(Checkpoint::load(folder, Part::All)?, folder)?;
         }
@@ -67,14 +70,15 @@ impl<'a> LocationSearcher<'a> {
             return Err(other());
         }
         let scores = earlier.optimizer.get(SCORES).ok_or_else(other)?;
-        let scores: LocationScores = serde_json::from_slice(&scores.bytes).map_err(|_| other())?;
+        let (scores, mean): (LocationScores, MeanSlope) =
+            serde_json::from_slice(&scores.bytes).map_err(|_| other())?;
         if scores.len() != self.candidates.len() {
             return Err(other());
         }
         load(&self.branches.named_numbers(), &earlier.weights)?;
         load(&self.branches.named_memory(), &earlier.optimizer)?;
         self.branches.refresh();
-        (self.scores, self.state) = (scores, earlier.state);
+        (self.scores, self.mean, self.state) = (scores, mean, earlier.state);
         Ok(())
     }
 
@@ -169,6 +173,7 @@ impl<'a> LocationSearcher<'a> {
         if slopes.iter().any(|(_, slope)| !slope.is_finite()) {
             return Err(LearnError::Diverged { epoch: self.state.epoch.into() }.into());
         }
+        let slopes = self.mean.above_unseen(&slopes, self.search.unseen);
         let gradient = self.scores.gradient(&drawn, temperature, &slopes);
         self.scores.step(&gradient, self.search.score_rate, self.search.score_decay);
         Ok(())
@@ -188,7 +193,7 @@ impl<'a> LocationSearcher<'a> {
     fn save(&self, folder: &Path, shard_bytes: u64) -> Result<(), OptimizeRunError> {
         let weights = save_arrays(&self.branches.named_numbers());
         let mut optimizer = save_arrays(&self.branches.named_memory());
-        let scores = serde_json::to_vec(&self.scores).expect("scores are numbers");
+        let scores = serde_json::to_vec(&(&self.scores, self.mean)).expect("scores are numbers");
         let scores = Array { shape: vec![scores.len()], kind: ArrayKind::U8, bytes: scores };
         optimizer.insert(SCORES.to_owned(), scores);
         Checkpoint { state: self.state.clone(), weights, optimizer, mask: None }.save(folder, shard_bytes)?;

@@ -307,7 +307,6 @@ mod tests {
     #[test]
     fn a_short_search_finds_the_best_network_if_the_others_count_as_the_mean() {
         let [zero, mean] = [Unseen::Zero, Unseen::Mean].map(|unseen| found(unseen, 10.0));
-        println!("of 20: zero {zero}, mean {mean}");
         assert!(mean >= 14 && zero + 5 <= mean, "zero {zero}, mean {mean}");
     }
 
@@ -315,7 +314,6 @@ mod tests {
     #[test]
     fn at_the_papers_first_temperature_a_short_search_draws_lots() {
         let found = [Unseen::Zero, Unseen::Mean].map(|unseen| found(unseen, 1000.0));
-        println!("of 20: {found:?}");
         assert!(found.into_iter().all(|found| found <= 8), "{found:?}");
     }
 }

@@ -7,7 +7,7 @@ use ::network::shape::Shape;
 use ::network::zoo;
 use ::network::zoo::genotype::{CellKind, CellOperation};
 use recipes::data::{Dataset, SyntheticSize, synthetic};
-use recipes::method::sphynx::{CellEpoch, CellSearch, LocationSearch, Post, Strategy, candidates};
+use recipes::method::sphynx::{CellEpoch, CellSearch, LocationSearch, Post, Strategy, Unseen, candidates};
 use recipes::method::{OptimizeSection, ReluBudget, read_epochs};
 use recipes::recipe::{Augmentation, Precision};
 
@@ -373,6 +373,7 @@ fn an_interrupted_search_of_locations_goes_on_to_the_same_bits() {
         epochs: 3,
         batch: 8,
         companions: 1,
+        unseen: Unseen::Mean,
         checkpoint_every: 1,
         ..LocationSearch::default()
     };

@@ -220,7 +220,7 @@ fn the_results_that_come_with_the_source_are_measured_to_the_end() {
     let results = concat!(env!("CARGO_MANIFEST_DIR"), "/../../results");
     let groups = json(&["pareto", results, "--json"]);
     let points = groups[0]["points"].as_array().unwrap();
-    assert_eq!((groups.as_array().unwrap().len(), points.len()), (1, 10));
+    assert_eq!((groups.as_array().unwrap().len(), points.len()), (1, 12));
     for point in points {
         let title = &point["title"];
         assert!(point["integer_accuracy"].is_f64() && point["integer_images"] == 10_000, "{title}");

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! ```text
-//! network       the network under search; `cell` and `weights` are parts of it
+//! network       the network under search; `cell`, `weights` and `maps` are parts of it
 //! cells         its search (section 4.2, appendix A); `second_order`
 //! locations     the search of Algorithm 1; `branches` are its networks
 //! halves        the two halves of the images
@@ -24,6 +24,7 @@ mod cells;
 mod grid;
 mod halves;
 mod locations;
+mod maps;
 mod network;
 mod recorded;
 mod second_order;

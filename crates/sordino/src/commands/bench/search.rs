@@ -57,6 +57,8 @@ pub(in crate::commands) enum Filters {
     Grouped,
     /// All channels with all, and zeros between edges.
     Dense,
+    /// Dense where an edge has fewer than 32 channels, grouped elsewhere.
+    BySize,
 }
 
 #[derive(Serialize)]

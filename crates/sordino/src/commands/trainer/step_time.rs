@@ -65,6 +65,7 @@ pub(in crate::commands) fn measure_search_step(
         filters: arguments.filters.map(|filters| match filters {
             search::Filters::Grouped => EdgeFilters::Grouped,
             search::Filters::Dense => EdgeFilters::Dense,
+            search::Filters::BySize => EdgeFilters::BySize,
         }),
         steps: arguments.steps,
         side: arguments.side,

@@ -7,6 +7,7 @@
 use network::zoo::genotype::CellKind;
 use recipes::method::sphynx::Post;
 
+use super::maps::Order;
 use super::network::{Declarations, Lookup};
 use super::weights::{CellWeights, OperationWeights, strides, targets};
 use crate::assemble::{Mode, Norm, Parameters};
@@ -27,6 +28,21 @@ pub enum EdgeFilters {
     /// All channels with all, and zeros between edges: up to four times the multiplications, but of the kind that GPUs
     /// are built for. Groups of five channels are not.
     Dense,
+    /// Dense where an edge has few channels, grouped where it has many.
+    BySize,
+}
+
+impl EdgeFilters {
+    /// Channels of an edge from which on a group of them is work enough.
+    const MANY: usize = 32;
+
+    fn are_dense(self, channels: usize) -> bool {
+        match self {
+            Self::Grouped => false,
+            Self::Dense => true,
+            Self::BySize => channels < Self::MANY,
+        }
+    }
 }
 
 /// Where a cell stands and what it must know of it.
@@ -45,6 +61,7 @@ pub(super) struct CellPlace {
     pub(super) post: Post,
     pub(super) preprocesses: bool,
     pub(super) filters: EdgeFilters,
+    pub(super) order: Order,
 }
 
 impl CellPlace {
@@ -146,6 +163,9 @@ struct Source {
     convolutions: [Convolution; 4],
     /// Where filters are dense: 1 within an edge, 0 between two.
     blocks: Option<Tensor>,
+    /// 1 where a channel meets itself.
+    identity: Tensor,
+    order: Order,
     /// Of what skip and convolutions make, side by side.
     norm: Norm,
     average: Norm,
@@ -203,7 +223,7 @@ impl SearchCell {
             let (Some(node), Some(others)) = (parts.next(), parts.next()) else {
                 unreachable!("it was divided into two")
             };
-            let node = node.contiguous();
+            let node = self.place.order.apart(&node);
             open = others + leave(source, &node);
             nodes.push(node);
         }
@@ -230,10 +250,10 @@ impl SearchCell {
         let rest =
             if edges.stride == 2 { rest.avg_pool2d([2, 2], [2, 2], [0, 0], false, true, None) } else { rest };
         let [batch, _, height, width] = mixed.size()[..] else { unreachable!("maps have four dimensions") };
-        let mixed = mixed.view([batch, edges.count, active, height, width]);
+        let mixed = mixed.reshape([batch, edges.count, active, height, width]);
         let rest = rest.unsqueeze(1) * shares[source].view([1, -1, 1, 1, 1]);
         let all = Tensor::cat(&[mixed, rest], 2).index_select(2, shuffle);
-        all.view([batch, edges.count * channels, height, width])
+        all.reshape([batch, edges.count * channels, height, width])
     }
 
     fn end(&self, joined: &Tensor, parameters: &Parameters, mode: Mode<'_>) -> Tensor {
@@ -267,16 +287,20 @@ impl Reduce {
         Self { halves: ["first", "shifted"].map(|half| lookup.weight(&format!("{name}.{half}"))), edges }
     }
 
-    /// Two strided 1x1 convolutions side by side, the second of the map without its first row and column.
+    /// Of each square of four values the upper left one makes the first half of the channels, the lower right one the second:
+    /// one convolution whose filters have a single tap.
     fn forward(&self, input: &Tensor, parameters: &Parameters) -> Tensor {
-        let [batch, _, height, width] = input.size()[..] else { unreachable!("maps have four dimensions") };
-        let cropped = input.narrow(2, 1, height - 1).narrow(3, 1, width - 1);
-        let halves = self.halves.iter().zip([input, &cropped]).filter_map(|(weight, input)| {
-            let half = input.conv2d(parameters.leaf((*weight)?), None::<&Tensor>, [2, 2], [0, 0], [1, 1], 1);
-            Some(half.view([batch, self.edges, -1, height / 2, width / 2]))
+        let corners = [[0, 1, 0, 1], [1, 0, 1, 0]];
+        let halves = self.halves.iter().zip(corners).filter_map(|(weight, corner)| {
+            let filters = parameters.leaf((*weight)?).constant_pad_nd(corner);
+            let [outputs, inputs, height, width] = filters.size()[..] else {
+                unreachable!("filters have four dimensions")
+            };
+            Some(filters.view([self.edges, outputs / self.edges, inputs, height, width]))
         });
         let halves: Vec<Tensor> = halves.collect();
-        Tensor::cat(&halves, 2).view([batch, -1, height / 2, width / 2])
+        let filters = Tensor::cat(&halves, 1).flatten(0, 1);
+        input.conv2d(&filters, None::<&Tensor>, [2, 2], [0, 0], [1, 1], 1)
     }
 }
 
@@ -285,11 +309,13 @@ impl Source {
         let name = |part: &str| place.name(&format!("node{source}.{part}"));
         let weight = |name: &str| lookup.weight(name).expect("it was declared for the same place");
         let count = targets(source, place.nodes).len() as i64;
-        let is_dense = place.filters == EdgeFilters::Dense && count > 1;
+        let is_dense = place.filters.are_dense(place.active()) && count > 1;
         Self {
             stride: place.stride(source),
             count,
             blocks: is_dense.then(|| blocks(count as usize, place.active(), lookup.kind(), device)),
+            identity: identity(place.active(), lookup.kind(), device),
+            order: place.order,
             skip: (place.stride(source) == 2).then(|| Reduce::new(&name("skip"), count, lookup)),
             convolutions: CONVOLUTIONS.map(|(part, filter, dilation, is_pair)| Convolution {
                 padding: dilation * (filter as i64 - 1) / 2,
@@ -316,13 +342,8 @@ impl Source {
             self.convolutions.iter().map(|convolution| self.convolve(convolution, value, parameters, mode));
         let made: Vec<Tensor> = skipped.chain(convolved).collect();
         let scaled = self.norm.scaled(&Tensor::cat(&made, 1), &weights.scales[source], mode);
-        let [batch, channels, height, width] = scaled.size()[..] else {
-            unreachable!("maps have four dimensions")
-        };
-        let operations = made.len() as i64;
-        let by_operation = scaled.view([batch, operations, channels / operations, height, width]);
-        let linear = self.linear(value, &weights.linear[source], parameters, mode);
-        by_operation.sum_dim_intlist([1_i64].as_slice(), false, None) + linear
+        self.order.sum_of(&scaled, made.len() as i64)
+            + self.linear(value, &weights.linear[source], parameters, mode)
     }
 
     /// An operation without its last batch norm.
@@ -342,32 +363,22 @@ impl Source {
         let (value, weight) = (norm.apply(&value, parameters, mode), parameters.leaf(*weight));
         match &self.blocks {
             None => conv(&value, weight, 1, self.count),
-            Some(blocks) => {
-                let [outputs, _, height, width] = weight.size()[..] else {
-                    unreachable!("filters have four dimensions")
-                };
-                let dense = (weight.unsqueeze(1) * blocks).view([outputs, -1, height, width]);
-                conv(&value, &dense, 1, 1)
-            }
+            Some(blocks) => conv(&value, &self.order.repeated(weight, blocks), 1, 1),
         }
     }
 
-    /// Average pooling and, where the resolution stays, the identity: both are the same for all edges but for a factor.
+    /// Average pooling and, where the resolution stays, the identity: both are the same for all edges but for a factor. One
+    /// convolution whose filters have one weight for each.
     fn linear(&self, value: &Tensor, weights: &Tensor, parameters: &Parameters, mode: Mode<'_>) -> Tensor {
         let pooled = value.avg_pool2d([3, 3], [self.stride; 2], [1, 1], false, false, None);
         let pooled = self.average.apply(&pooled, parameters, mode);
-        let [batch, channels, height, width] = pooled.size()[..] else {
-            unreachable!("maps have four dimensions")
+        let (maps, weights) = match self.skip {
+            Some(_) => (pooled, weights.narrow(1, 0, 1)),
+            None => (Tensor::cat(&[&pooled, value], 1), weights.shallow_clone()),
         };
-        let flat = |map: &Tensor| map.reshape([batch, 1, -1]);
-        // One product for each image: a product of matrices of different order would first turn all maps around.
-        let product =
-            |weights: &Tensor, maps: &Tensor| weights.unsqueeze(0).expand([batch, -1, -1], false).bmm(maps);
-        let product = match self.skip {
-            Some(_) => product(&weights.narrow(1, 0, 1), &flat(&pooled)),
-            None => product(weights, &Tensor::cat(&[flat(&pooled), flat(value)], 1)),
-        };
-        product.view([batch, self.count * channels, height, width])
+        let filters = weights.unsqueeze(1).unsqueeze(3) * &self.identity;
+        let filters = filters.flatten(0, 1).flatten(1, 2).unsqueeze(2).unsqueeze(3);
+        maps.conv2d(&filters, None::<&Tensor>, [1, 1], [0, 0], [1, 1], 1)
     }
 }
 
@@ -376,6 +387,13 @@ fn blocks(edges: usize, channels: usize, kind: Kind, device: Device) -> Tensor {
     let own = |place: usize| f32::from(u8::from(place / edges / channels == place % edges));
     let table: Vec<f32> = (0..edges * channels * edges).map(own).collect();
     device.floats(&table, &[(edges * channels) as i64, edges as i64, 1, 1, 1]).to_kind(kind)
+}
+
+/// 1 where two channels are the same: (1, channels, 1, channels).
+fn identity(channels: usize, kind: Kind, device: Device) -> Tensor {
+    let is_same = |place: usize| f32::from(u8::from(place / channels == place % channels));
+    let table: Vec<f32> = (0..channels * channels).map(is_same).collect();
+    device.floats(&table, &[1, channels as i64, 1, channels as i64]).to_kind(kind)
 }
 
 /// Channels in the order that brings every fourth of them to the front, whatever their number.

@@ -17,6 +17,7 @@ use recipes::method::sphynx::{CellScores, CellSearch, Post, Preprocess, Strategy
 use recipes::recipe::{Initialization, Precision};
 
 use super::cell::{CellPlace, EdgeFilters, SearchCell};
+use super::maps::Order;
 use super::weights::{Layout, OperationWeights, edges_by_source};
 use crate::assemble::{
     AssembleError, Declared, Fan, Mode, Norm, NumberKinds, Parameters, Role, Setting, Start, Statistics,
@@ -33,14 +34,24 @@ pub(crate) struct Computation {
     pub(crate) device: Device,
     pub(crate) precision: Precision,
     pub(crate) filters: EdgeFilters,
+    /// Of maps in memory.
+    pub(super) order: Order,
 }
 
 impl Computation {
     /// What fits a device.
     pub(crate) fn on(device: Device, search: &CellSearch) -> Self {
         match device {
-            Device::Cpu => Self { device, precision: Precision::F32, filters: EdgeFilters::Grouped },
-            _ => Self { device, precision: search.precision, filters: EdgeFilters::Dense },
+            Device::Cpu => {
+                let (precision, order) = (Precision::F32, Order::Planes);
+                Self { device, precision, filters: EdgeFilters::Grouped, order }
+            }
+            _ => {
+                // PC-DARTS shuffles channels, which are planes then.
+                let is_partial = search.strategy == Strategy::PcDarts;
+                let order = if is_partial { Order::Planes } else { Order::Innermost };
+                Self { device, precision: search.precision, filters: EdgeFilters::Dense, order }
+            }
         }
     }
 }
@@ -68,13 +79,14 @@ impl SearchNetwork {
         image: Shape,
         classes: usize,
         seed: u64,
-        Computation { device, precision, filters }: Computation,
+        computation: Computation,
     ) -> Result<Self, AssembleError> {
-        let setting = Setting { device, precision, innermost_channels: false };
+        let Computation { device, precision, order, .. } = computation;
+        let setting = Setting { device, precision, innermost_channels: order == Order::Innermost };
         // Scores are few and move little: sixteen bits would not tell their steps.
         let is_short = precision == Precision::Bf16;
         let exact = Setting { precision: if is_short { Precision::F32 } else { precision }, ..setting };
-        let places = places(search, filters);
+        let places = places(search, computation);
         let channels = places.last().map_or(0, |place| place.channels);
         let stem_channels = 3 * search.channels;
         let mut declared = Declarations::default();
@@ -116,7 +128,9 @@ impl SearchNetwork {
         let conv = |input: &Tensor, weight: usize| {
             input.conv2d(self.weights.leaf(weight), None::<&Tensor>, [1, 1], [1, 1], [1, 1], 1)
         };
-        let images = images.to_kind(self.setting.precision.compute_kind()).contiguous();
+        // They come with channels innermost.
+        let images = images.to_kind(self.setting.precision.compute_kind());
+        let images = if self.setting.innermost_channels { images } else { images.contiguous() };
         let stem = self.stem.1.apply(&conv(&images, self.stem.0), &self.weights, mode);
         let (mut older, mut newer) = (stem.shallow_clone(), stem);
         for cell in &self.cells {
@@ -192,7 +206,7 @@ impl SearchNetwork {
 }
 
 /// Where each cell stands; reductions at one and two thirds.
-fn places(search: &CellSearch, filters: EdgeFilters) -> Vec<CellPlace> {
+fn places(search: &CellSearch, Computation { filters, order, .. }: Computation) -> Vec<CellPlace> {
     let growth = if search.post == Post::Paper { 4 } else { 2 };
     let reduces = [search.depth / 3, 2 * search.depth / 3];
     let mut places = Vec::with_capacity(search.depth);
@@ -215,6 +229,7 @@ fn places(search: &CellSearch, filters: EdgeFilters) -> Vec<CellPlace> {
             post: search.post,
             preprocesses: search.preprocess == Preprocess::Linear,
             filters,
+            order,
         });
         inputs = [inputs[1], channels];
         previous_reduced = kind == CellKind::Reduce;

@@ -1,6 +1,6 @@
 //! The searches as a whole: what they compute, what they find, and that they go on where they were.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
 use ::network::shape::Shape;
@@ -16,6 +16,7 @@ mod planted;
 use super::cell::EdgeFilters;
 use super::cells::Learning;
 use super::halves::Half;
+use super::maps::Order;
 use super::network::{Computation, SearchNetwork};
 use super::weights::{edges_by_source, targets};
 use super::*;
@@ -218,26 +219,46 @@ fn gradients_of_scores_are_those_of_the_loss() {
 }
 
 #[test]
-fn dense_filters_compute_what_groups_do() {
+fn every_way_to_compute_has_the_same_gradients() {
     for strategy in [Strategy::Darts, Strategy::PcDarts] {
         let search = CellSearch { strategy, channels: 4, ..small() };
         let usual = Computation { precision: Precision::F64, ..Computation::on(Device::Cpu, &search) };
-        let gradients = |filters: EdgeFilters| {
+        let gradients = |computation: Computation| {
             let halves =
                 Half::both(&images(16), (search.batch(), Augmentation::default()), 1, Device::Cpu).unwrap();
-            let computation = Computation { filters, ..usual };
             let network = SearchNetwork::new(&search, Shape::image(8), 10, 1, computation).unwrap();
             let mut learning = Learning::new(network, halves, &search, Device::Cpu);
             learning.halves.iter_mut().for_each(|half| half.begin_epoch(0, 0.05));
             let row = learning.halves[0].read();
             let batch = learning.halves[0].batch(&row, Kind::Double);
-            learning.both_gradients(&batch).map(|gradient| to_floats(&gradient))
+            let [weights, scores] = learning.both_gradients(&batch);
+            let weights: BTreeMap<String, Vec<f32>> = learning
+                .network
+                .weights()
+                .named_in(&weights)
+                .map(|(name, gradient)| (name.to_owned(), to_floats(&gradient.contiguous())))
+                .collect();
+            (weights, to_floats(&scores))
         };
-        let (grouped, dense) = (gradients(EdgeFilters::Grouped), gradients(EdgeFilters::Dense));
-        for (one, other) in grouped.iter().flatten().zip(dense.iter().flatten()) {
-            assert!((one - other).abs() <= 1e-6 * (1.0 + one.abs()), "{one} is not {other}");
+        let (weights, scores) = gradients(usual);
+        assert!(scores.iter().any(|number| number.abs() > 1e-3), "it learns something");
+        for filters in [EdgeFilters::Grouped, EdgeFilters::Dense, EdgeFilters::BySize] {
+            for order in [Order::Planes, Order::Innermost] {
+                let (other_weights, other_scores) = gradients(Computation { filters, order, ..usual });
+                let is_close = |one: &f32, other: &f32| (one - other).abs() <= 1e-6 * (1.0 + one.abs());
+                assert!(
+                    scores.iter().zip(&other_scores).all(|(one, other)| is_close(one, other)),
+                    "{filters:?} {order:?}: {scores:?} is not {other_scores:?}"
+                );
+                assert!(weights.keys().eq(other_weights.keys()));
+                for (name, gradient) in &weights {
+                    let other = &other_weights[name];
+                    assert_eq!(gradient.len(), other.len(), "{name}");
+                    let is_same = gradient.iter().zip(other).all(|(one, other)| is_close(one, other));
+                    assert!(is_same, "{filters:?} {order:?}: {name}");
+                }
+            }
         }
-        assert!(grouped.iter().flatten().any(|number| number.abs() > 1e-3), "it learns something");
     }
 }
 

@@ -85,6 +85,14 @@ pub enum RingError {
         /// What came.
         found: usize,
     },
+    /// Values that do not make up groups of one length.
+    #[error("{found} values are not {groups} groups of one length")]
+    NotWholeGroups {
+        /// How many groups were asked for.
+        groups: usize,
+        /// What came.
+        found: usize,
+    },
     /// A region that reaches outside the output.
     #[error("the region {region:?} reaches outside {channels} channels of {rows} rows")]
     Region {

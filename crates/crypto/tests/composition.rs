@@ -137,7 +137,7 @@ fn compare_with_the_clear(depth: Depth) {
         let reply = evaluating.evaluate(&labels, &fresh, &mut workspace).unwrap();
         let shares = waiting.finish(Reply::from_bytes(circuit, lanes, reply.into_bytes()).unwrap()).unwrap();
 
-        for ((value, share), blind) in clear[range].iter().zip(&shares).zip(&fresh) {
+        for ((value, share), blind) in clear[range].iter().zip(shares.expose()).zip(&fresh) {
             let expected = (value + (1 << (FRACTION_BITS - 1))).max(0) >> FRACTION_BITS;
             assert_eq!(share.wrapping_add(*blind) as u32, expected as u32);
         }

@@ -45,7 +45,7 @@ impl ExpandedLabels {
         for (count, labels) in batches(transfers).zip(labels.expose_mut().chunks_mut(BATCH)) {
             items.push((receiver.next_chunk(count)?, labels));
         }
-        let chunks = workers.map(items, |(chunk, labels)| chunk.expand_into(labels))?;
+        let chunks = workers.divide(items, |(chunk, labels)| chunk.expand_into(labels))?;
         Ok(Self { chunks, labels })
     }
 
@@ -173,7 +173,7 @@ impl ZeroLabels {
             self.corrected += length;
             items.push((sender.next_chunk(count)?, bytes, labels));
         }
-        workers.map(items, |(chunk, bytes, labels)| {
+        workers.divide(items, |(chunk, bytes, labels)| {
             chunk.extend_into(&Corrections::from_bytes(labels.len(), depth, bytes)?, labels)
         })?;
         Ok(())

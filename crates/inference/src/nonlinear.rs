@@ -309,7 +309,12 @@ pub(crate) trait PreparedServerPart: fmt::Debug + Send {
 /// The server's material for a part, until the client has replied.
 pub(crate) trait WaitingServerPart {
     /// Writes the server's share of what the step makes to the part's positions.
-    fn finish(self: Box<Self>, reply: &mut dyn Incoming, values: &mut [u64]) -> Result<(), InferenceError>;
+    fn finish(
+        self: Box<Self>,
+        reply: &mut dyn Incoming,
+        tools: &mut OnlineTools<'_>,
+        values: &mut [u64],
+    ) -> Result<(), InferenceError>;
 }
 
 /// What both parties need online.

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use zeroize::Zeroize;
-
 use super::bits::{for_each_wire, low_bits, pack, packed_length, unpack};
 use super::circuit::{Circuit, Output, check_lanes};
 use super::error::{Counted, GarbleError, Message, check_count, check_length};
@@ -246,25 +244,22 @@ impl WaitingGarbler {
     ///
     /// # Errors
     /// When the reply sets bits behind its last value, or the circuit's output is the client's alone.
-    pub fn finish(self, reply: Reply) -> Result<Vec<u64>, GarbleError> {
+    pub fn finish(self, reply: Reply) -> Result<Secret<Vec<u64>>, GarbleError> {
         let bits = self.circuit.output_bits();
-        let mut values = unpack(Message::Reply, &reply.0, self.lanes, bits)?;
+        let mut values = Secret::new(unpack(Message::Reply, &reply.0, self.lanes, bits)?);
         let secrets = self.output.expose();
         match self.circuit.output() {
             Output::Share(_) => {
-                for (value, mask) in values.iter_mut().zip(secrets) {
+                for (value, mask) in values.expose_mut().iter_mut().zip(secrets) {
                     *value = value.wrapping_sub(*mask) & low_bits(bits);
                 }
             }
             Output::Colors(_) => {
-                for (value, permute) in values.iter_mut().zip(secrets) {
+                for (value, permute) in values.expose_mut().iter_mut().zip(secrets) {
                     *value ^= permute;
                 }
             }
-            Output::Decoded(_) => {
-                values.zeroize();
-                return Err(GarbleError::OutputKind);
-            }
+            Output::Decoded(_) => return Err(GarbleError::OutputKind),
         }
         Ok(values)
     }

@@ -84,7 +84,7 @@ pub(crate) fn run_with(
         let blinds = if blinds.is_empty() { vec![] } else { values(blinds, 1) };
         let reply = evaluator.evaluate(&labels, &blinds, &mut workspace).unwrap();
         let reply = Reply::from_bytes(circuit, lanes, reply.into_bytes()).unwrap();
-        results.extend(waiting.finish(reply).unwrap());
+        results.extend(waiting.finish(reply).unwrap().expose());
     }
     results
 }

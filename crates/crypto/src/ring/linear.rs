@@ -231,18 +231,6 @@ impl PackedWeights {
         Ok(())
     }
 
-    /// Computes some channels of the output, all rows. For one image, the channels' outputs concatenate.
-    ///
-    /// # Errors
-    /// As for [`PackedWeights::convolve_region`].
-    pub fn convolve_channels(
-        &self,
-        input: &PackedInput,
-        channels: Range<usize>,
-    ) -> Result<RingVector, RingError> {
-        self.convolve_region(input, &Region { channels, rows: 0..self.geometry.output().height })
-    }
-
     /// Computes the whole output of one or more images.
     ///
     /// # Errors

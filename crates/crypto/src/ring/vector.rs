@@ -1,5 +1,6 @@
 //! Vectors of ring values, held in words of 32 or 64 bits.
 
+use std::borrow::Borrow;
 use std::fmt;
 
 use subtle::ConstantTimeEq;
@@ -221,21 +222,40 @@ impl RingVector {
     ///
     /// # Errors
     /// When one of them lives in another ring.
-    pub fn concatenate(width: RingWidth, parts: &[Self]) -> Result<Self, RingError> {
-        let mut whole = Self::zeros(width, parts.iter().map(Self::len).sum());
-        let mut start = 0;
-        for part in parts {
-            match (&mut whole.words, &part.words) {
-                _ if part.width != width => {
-                    return Err(RingError::WidthMismatch { expected: width, found: part.width });
-                }
-                (Words::Narrow(all), Words::Narrow(some)) => {
-                    all[start..start + some.len()].copy_from_slice(some)
-                }
-                (Words::Wide(all), Words::Wide(some)) => all[start..start + some.len()].copy_from_slice(some),
-                _ => unreachable!("the storage follows from the width"),
+    pub fn concatenate(width: RingWidth, parts: &[impl Borrow<Self>]) -> Result<Self, RingError> {
+        Self::interleave(width, parts, 1)
+    }
+
+    /// Vectors of equally many groups, joined group by group: the first groups of all, then the second ones.
+    ///
+    /// # Errors
+    /// When one of them lives in another ring, or is not so many groups of one length.
+    pub fn interleave(
+        width: RingWidth,
+        parts: &[impl Borrow<Self>],
+        groups: usize,
+    ) -> Result<Self, RingError> {
+        for part in parts.iter().map(Borrow::borrow) {
+            if part.width != width {
+                return Err(RingError::WidthMismatch { expected: width, found: part.width });
             }
-            start += part.len();
+            if groups == 0 || !part.len().is_multiple_of(groups) {
+                return Err(RingError::NotWholeGroups { groups, found: part.len() });
+            }
+        }
+        let mut whole = Self::zeros(width, parts.iter().map(|part| part.borrow().len()).sum());
+        let mut start = 0;
+        for group in 0..groups {
+            for part in parts.iter().map(Borrow::borrow) {
+                let length = part.len() / groups;
+                let (to, from) = (start..start + length, group * length..(group + 1) * length);
+                match (&mut whole.words, &part.words) {
+                    (Words::Narrow(all), Words::Narrow(some)) => all[to].copy_from_slice(&some[from]),
+                    (Words::Wide(all), Words::Wide(some)) => all[to].copy_from_slice(&some[from]),
+                    _ => unreachable!("the storage follows from the width"),
+                }
+                start += length;
+            }
         }
         Ok(whole)
     }

@@ -152,7 +152,7 @@ impl<'a> PreparingClient<'a> {
         let numbers = (0..job.layout.input_ciphertexts()).collect();
         let encrypt =
             |number| key.encrypt_ciphertext(&job.layout, &uniform, blinds.expose(), &secrets, number);
-        let request = LinearRequest::assemble(&job.layout, self.workers.map(numbers, encrypt)?)?;
+        let request = LinearRequest::assemble(&job.layout, self.workers.divide(numbers, encrypt)?)?;
         let bytes = request.to_bytes(&job.layout);
         self.times.spent(Work::Homomorphic, start);
         Ok(bytes)
@@ -170,7 +170,7 @@ impl<'a> PreparingClient<'a> {
         let (key, layout) = (&self.keys[job.group], &job.layout);
         let ciphertexts = answer.ciphertexts().iter().enumerate().collect();
         let decrypt = |(index, ciphertext)| key.decrypt_ciphertext(layout, second, index, ciphertext);
-        let values = self.workers.map(ciphertexts, decrypt)?;
+        let values = self.workers.divide(ciphertexts, decrypt)?;
         let mut words = Secret::new(vec![0; layout.shape().output_values()]);
         for (index, values) in values.iter().enumerate() {
             layout.scatter(index, values.expose(), words.expose_mut());

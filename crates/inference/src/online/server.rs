@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crypto::garble::label::Offset;
-use crypto::ring::{CHANNEL_BLOCK, PackedWeights, RingVector, RingWidth, Share};
+use crypto::ring::{CHANNEL_BLOCK, PackedWeights, Region, RingVector, RingWidth, Share};
 use crypto::secret::Secret;
 use network::inference_model::{ModelOperation, OperationRole};
 use network::walk::{StepId, ValueId};
@@ -92,7 +92,7 @@ impl<'a> ClassifyingServer<'a> {
         let width = RingWidth::new(step.ring_bits)?;
         let narrowed = |image: &ServerImage| Ok(Share::new(image.shares.of(step.inputs[0]).narrowed(width)?));
         let inputs = self.images.iter().map(narrowed).collect::<Result<Vec<_>, InferenceError>>()?;
-        let outputs = convolve_all(self.workers, packed, &inputs, width)?;
+        let outputs = convolve_all(self.workers, packed, &inputs, ALONE)?;
         let plane = step.shape.height * step.shape.width;
         let biases: Vec<i64> = biases.iter().flat_map(|bias| std::iter::repeat_n(*bias, plane)).collect();
         let biases = RingVector::from_signed(width, &biases);
@@ -127,7 +127,8 @@ impl<'a> ClassifyingServer<'a> {
         let image = &mut self.images[inference];
         image.values.expose_mut().resize(step.shape.scalars() as usize, 0);
         let waiting = image.waiting.pop_front().expect("a reply follows an opening");
-        waiting.finish(reply, image.values.expose_mut())?;
+        let mut tools = OnlineTools { workers: self.workers, times: &mut self.times, frame: &mut self.frame };
+        waiting.finish(reply, &mut tools, image.values.expose_mut())?;
         if planned.completes_step {
             let values = std::mem::replace(&mut image.values, Secret::new(Vec::new()));
             let width = RingWidth::new(step.ring_bits)?;
@@ -137,44 +138,60 @@ impl<'a> ClassifyingServer<'a> {
     }
 }
 
-/// Every image through a layer: one alone by output channels, several by groups, divided among the threads.
+/// Multiply-adds that one thread does sooner than others wake up to help.
+const ALONE: u64 = 3_000_000;
+
+/// Every image through a layer: one alone by channels or rows, several by groups, divided among the threads unless there are
+/// fewer multiply-adds than `alone`.
 fn convolve_all(
     workers: &Workers,
     packed: &PackedWeights,
     inputs: &[Share],
-    width: RingWidth,
+    alone: u64,
 ) -> Result<Vec<RingVector>, InferenceError> {
+    let few = inputs.len() as u64 * packed.geometry().multiply_adds() < alone;
+    let threads = if few { 1 } else { workers.threads() };
     if let [input] = inputs {
-        return Ok(vec![convolve(workers, packed, input.expose())?]);
+        return Ok(vec![convolve(workers, packed, input, threads)?]);
     }
-    let groups = inputs.chunks(inputs.len().div_ceil(workers.threads()).max(1)).collect();
-    let outputs = workers.map(groups, |group: &[Share]| {
-        let group: Vec<RingVector> = group.iter().map(|share| share.expose().clone()).collect();
-        let joined = Share::new(RingVector::concatenate(width, &group)?);
-        let count = group.len();
-        group.into_iter().for_each(|input| drop(Share::new(input)));
+    let groups = inputs.chunks(inputs.len().div_ceil(threads).max(1)).collect();
+    let outputs = workers.divide(groups, |group: &[Share]| {
+        let inputs: Vec<_> = group.iter().map(Share::expose).collect();
+        let joined = Share::new(RingVector::concatenate(inputs[0].width(), &inputs)?);
         let outputs = Share::new(packed.convolve(joined.expose())?);
-        Ok::<_, InferenceError>(split(&outputs, count))
+        Ok::<_, InferenceError>(split(&outputs, group.len()))
     })?;
     Ok(outputs.into_iter().flatten().collect())
 }
 
-/// One image through a layer, its output channels divided among the threads.
+/// One image through a layer, its output channels or rows divided among the threads, so that the largest part is small.
 fn convolve(
     workers: &Workers,
     packed: &PackedWeights,
-    input: &RingVector,
+    input: &Share,
+    threads: usize,
 ) -> Result<RingVector, InferenceError> {
-    let geometry = packed.geometry();
-    let channels = geometry.shape().out_channels;
-    let step = channels.div_ceil(workers.threads()).next_multiple_of(CHANNEL_BLOCK);
-    if step >= channels {
-        return Ok(packed.convolve(input)?);
+    if threads == 1 {
+        return Ok(packed.convolve(input.expose())?);
     }
-    let cut = packed.pack_input(input)?;
-    let ranges = (0..channels).step_by(step).map(|start| start..channels.min(start + step)).collect();
-    let parts = workers.map(ranges, |range| packed.convolve_channels(&cut, range))?;
-    Ok(RingVector::concatenate(input.width(), &parts)?)
+    let cut = packed.pack_input(input.expose())?;
+    let whole = Region::whole(packed.geometry());
+    let (channels, rows) = (whole.channels.end, whole.rows.end);
+    let channel_step = channels.div_ceil(threads).next_multiple_of(CHANNEL_BLOCK).min(channels);
+    let row_step = rows.div_ceil(threads);
+    let by_channels = channel_step * rows <= row_step * channels;
+    let (end, step) = if by_channels { (channels, channel_step) } else { (rows, row_step) };
+    let regions = (0..end).step_by(step).map(|start| {
+        let part = start..end.min(start + step);
+        match by_channels {
+            true => Region { channels: part, ..whole.clone() },
+            false => Region { rows: part, ..whole.clone() },
+        }
+    });
+    let parts =
+        workers.divide(regions.collect(), |region| packed.convolve_region(&cut, &region).map(Share::new))?;
+    let parts: Vec<_> = parts.iter().map(Share::expose).collect();
+    Ok(RingVector::interleave(input.width(), &parts, if by_channels { 1 } else { channels })?)
 }
 
 /// Cuts a vector into equal parts.
@@ -229,5 +246,55 @@ impl Party for ClassifyingServer<'_> {
     /// The image, or the replies of a round.
     fn after_hearing(&mut self, _: ClientWords) -> Result<(), InferenceError> {
         self.follow_local_steps()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use crypto::random::Seed;
+    use crypto::ring::Weights;
+    use crypto::ring::geometry::{ConvGeometry, ConvShape};
+
+    use super::*;
+
+    /// Layers that are best divided by channels and by rows, evenly and not; without rows; with channels apart.
+    fn layers() -> Vec<ConvGeometry> {
+        let square = |inputs, outputs, side| ConvGeometry::square(inputs, outputs, side, 3, 1).unwrap();
+        let apart = ConvShape { in_channels: 40, groups: 40, ..*square(1, 40, 7).shape() };
+        vec![
+            square(3, 2 * CHANNEL_BLOCK, 2),
+            square(3, 40, 7),
+            square(2, 3 * CHANNEL_BLOCK + 1, 5),
+            ConvGeometry::fully_connected(50, 100).unwrap(),
+            ConvGeometry::new(apart).unwrap(),
+        ]
+    }
+
+    #[test]
+    fn layers_divided_among_threads_are_the_same() {
+        let mut generator = Seed::from_bytes([1; 32]).generator();
+        for geometry in layers() {
+            let weights: Vec<i8> = (0..geometry.weight_len()).map(|_| generator.next_u64() as i8).collect();
+            let packed = PackedWeights::new(geometry, Weights::Bytes(&weights)).unwrap();
+            for (bits, images) in [(20, 1), (40, 1), (20, 2), (40, 5)] {
+                let width = RingWidth::new(bits).unwrap();
+                let inputs: Vec<_> =
+                    (0..images).map(|_| Share::random(width, geometry.input_len(), &mut generator)).collect();
+                let expected: Vec<_> =
+                    inputs.iter().map(|input| packed.convolve(input.expose()).unwrap()).collect();
+                for threads in [1, 2, 3, 5] {
+                    let workers = Workers::new(NonZeroUsize::new(threads).unwrap()).unwrap();
+                    for alone in [0, u64::MAX] {
+                        let outputs = convolve_all(&workers, &packed, &inputs, alone).unwrap();
+                        assert!(
+                            outputs == expected,
+                            "{geometry:?}, {bits} bits, {images} images, {threads} threads"
+                        );
+                    }
+                }
+            }
+        }
     }
 }

@@ -105,7 +105,7 @@ impl WaitingTruncation {
     ///
     /// # Errors
     /// When the reply or the factors are for another number of positions.
-    pub fn finish(self, reply: &TruncationReply, factors: &[u64]) -> Result<Vec<u64>, GarbleError> {
+    pub fn finish(self, reply: &TruncationReply, factors: &[u64]) -> Result<Secret<Vec<u64>>, GarbleError> {
         let shape = self.shape;
         let known = self.known.expose();
         check_factors(known.len(), factors)?;
@@ -115,6 +115,6 @@ impl WaitingTruncation {
         let share = |(position, (known, answer)): (usize, (&u64, &u64))| {
             known.wrapping_mul(factor(factors, position)).wrapping_add(*answer) & shape.output_mask()
         };
-        Ok(known.iter().zip(&reply.0).enumerate().map(share).collect())
+        Ok(Secret::new(known.iter().zip(&reply.0).enumerate().map(share).collect()))
     }
 }

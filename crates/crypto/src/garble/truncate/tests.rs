@@ -33,7 +33,12 @@ fn run(shape: TruncationShape, server: &[u64], client: &[u64], factors: &[u64]) 
     assert_eq!(reply.len(), TruncationReply::length(&shape, count));
     let reply = TruncationReply::from_bytes(&shape, count, &reply).unwrap();
     let shares = waiting.finish(&reply, factors).unwrap();
-    shares.iter().zip(blinds).map(|(share, blind)| share.wrapping_add(blind) & shape.output_mask()).collect()
+    shares
+        .expose()
+        .iter()
+        .zip(blinds)
+        .map(|(share, blind)| share.wrapping_add(blind) & shape.output_mask())
+        .collect()
 }
 
 /// Shares of the values z: `client` at random or given.

@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use super::*;
 use crate::random::{Generator, Seed};
 use crate::ring::geometry::{ConvShape, Extent};
@@ -181,6 +183,15 @@ fn layers_of_the_working_point_equal_their_definition() {
     }
 }
 
+/// Some channels, all rows.
+fn convolve_channels(
+    layer: &PackedWeights,
+    input: &PackedInput,
+    channels: Range<usize>,
+) -> Result<RingVector, RingError> {
+    layer.convolve_region(input, &Region { channels, ..Region::whole(layer.geometry()) })
+}
+
 #[test]
 fn channels_computed_apart_concatenate() {
     let mut generator = Seed::from_bytes([9; 32]).generator();
@@ -191,8 +202,29 @@ fn channels_computed_apart_concatenate() {
     let packed = layer.pack_input(&input).unwrap();
     let ends = [0, CHANNEL_BLOCK, 2 * CHANNEL_BLOCK, 80];
     let parts: Vec<_> =
-        ends.windows(2).map(|pair| layer.convolve_channels(&packed, pair[0]..pair[1]).unwrap()).collect();
+        ends.windows(2).map(|pair| convolve_channels(&layer, &packed, pair[0]..pair[1]).unwrap()).collect();
     assert_eq!(RingVector::concatenate(input.width(), &parts).unwrap(), layer.convolve(&input).unwrap());
+}
+
+#[test]
+fn rows_computed_apart_interleave() {
+    let mut generator = Seed::from_bytes([10; 32]).generator();
+    // One layer for dot products, one whose channels do not see each other.
+    let dense = ConvGeometry::square(8, 40, 7, 3, 1).unwrap();
+    let apart = ConvShape { in_channels: 40, groups: 40, ..*dense.shape() };
+    for geometry in [dense, ConvGeometry::new(apart).unwrap()] {
+        let (bytes, _) = random_weights(&geometry, &mut generator);
+        let layer = PackedWeights::new(geometry, Weights::Bytes(&bytes)).unwrap();
+        for bits in [20, 40] {
+            let input = random_images(&geometry, bits, 1, &mut generator);
+            let packed = layer.pack_input(&input).unwrap();
+            let whole = Region::whole(&geometry);
+            let part = |rows| layer.convolve_region(&packed, &Region { rows, ..whole.clone() }).unwrap();
+            let parts = [part(0..3), part(3..4), part(4..7)];
+            let joined = RingVector::interleave(input.width(), &parts, whole.channels.end).unwrap();
+            assert_eq!(joined, layer.convolve(&input).unwrap());
+        }
+    }
 }
 
 #[test]
@@ -231,7 +263,7 @@ fn what_does_not_fit_the_layer_is_refused() {
     );
     let other = ConvGeometry::square(2, 3, 4, 1, 1).unwrap();
     let other = PackedWeights::new(other, Weights::Bytes(&[0; 6])).unwrap();
-    assert_eq!(other.convolve_channels(&input, 0..3).unwrap_err(), RingError::ForeignInput);
+    assert_eq!(convolve_channels(&other, &input, 0..3).unwrap_err(), RingError::ForeignInput);
 }
 
 /// On processors without VNNI, 8-bit and 16-bit weights meet the values of wide rings in different digits.
@@ -244,8 +276,8 @@ fn an_input_packed_for_other_kernels_is_refused() {
     let half_layer = PackedWeights::for_features(geometry, Weights::Halves(&halves), features).unwrap();
     let values = RingVector::zeros(RingWidth::new(41).unwrap(), geometry.input_len());
     let packed = byte_layer.pack_input(&values).unwrap();
-    assert!(byte_layer.convolve_channels(&packed, 0..16).is_ok());
-    assert_eq!(half_layer.convolve_channels(&packed, 0..16).unwrap_err(), RingError::ForeignInput);
+    assert!(convolve_channels(&byte_layer, &packed, 0..16).is_ok());
+    assert_eq!(convolve_channels(&half_layer, &packed, 0..16).unwrap_err(), RingError::ForeignInput);
 }
 
 #[test]

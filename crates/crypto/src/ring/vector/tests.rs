@@ -130,6 +130,22 @@ fn mismatches_are_refused() {
 }
 
 #[test]
+fn groups_of_parts_interleave() {
+    for bits in [20, 41] {
+        let width = RingWidth::new(bits).unwrap();
+        let part = |values: &[u64]| RingVector::from_unsigned(width, values);
+        let parts = [part(&[1, 2, 5, 6]), part(&[]), part(&[3, 7])];
+        assert_eq!(RingVector::interleave(width, &parts, 2).unwrap().to_unsigned(), [1, 2, 3, 5, 6, 7]);
+        for groups in [0, 3] {
+            assert_eq!(
+                RingVector::interleave(width, &parts, groups),
+                Err(RingError::NotWholeGroups { groups, found: 4 })
+            );
+        }
+    }
+}
+
+#[test]
 fn parts_concatenate_in_order() {
     for bits in [20, 41] {
         let width = RingWidth::new(bits).unwrap();

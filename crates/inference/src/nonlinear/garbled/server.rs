@@ -126,14 +126,21 @@ impl PreparedServerPart for PreparedCircuits {
 }
 
 impl WaitingServerPart for WaitingCircuits {
-    fn finish(self: Box<Self>, reply: &mut dyn Incoming, values: &mut [u64]) -> Result<(), InferenceError> {
+    fn finish(
+        self: Box<Self>,
+        reply: &mut dyn Incoming,
+        tools: &mut OnlineTools<'_>,
+        values: &mut [u64],
+    ) -> Result<(), InferenceError> {
         let circuit = self.part.layer.circuit();
         for (range, chunk) in self.part.layer.chunks().zip(self.chunks) {
             let bytes = reply.piece(circuit.reply_bytes(range.len()))?;
+            let start = Instant::now();
             let outcome = chunk.finish(Reply::from_bytes(circuit, range.len(), bytes)?)?;
-            for (position, value) in self.part.outputs[range].iter().zip(outcome) {
-                values[*position as usize] = value;
+            for (position, value) in self.part.outputs[range].iter().zip(outcome.expose()) {
+                values[*position as usize] = *value;
             }
+            tools.times.spent(Work::Garbling, start);
         }
         Ok(())
     }

@@ -156,14 +156,33 @@ impl PreparedServerPart for Prepared {
 }
 
 impl WaitingServerPart for Waiting {
-    fn finish(self: Box<Self>, reply: &mut dyn Incoming, values: &mut [u64]) -> Result<(), InferenceError> {
+    fn finish(
+        self: Box<Self>,
+        reply: &mut dyn Incoming,
+        tools: &mut OnlineTools<'_>,
+        values: &mut [u64],
+    ) -> Result<(), InferenceError> {
         let Self { part, chunks } = *self;
-        for (range, chunk) in part.chunks().zip(chunks) {
-            let outcome = chunk.finish(&reply.piece(part.shape.reply_bytes(range.len()))?)?;
-            for (position, value) in part.positions[part.values_of(&range)].iter().zip(outcome.expose()) {
-                values[*position as usize] = *value;
+        let mut chunks = part.chunks().zip(chunks);
+        loop {
+            let mut group = Vec::new();
+            for (range, chunk) in chunks.by_ref().take(tools.workers.chunks_at_once()) {
+                let bytes = reply.piece(part.shape.reply_bytes(range.len()))?;
+                group.push((range, chunk, bytes));
             }
+            if group.is_empty() {
+                return Ok(());
+            }
+            let start = Instant::now();
+            let outcomes = tools
+                .workers
+                .map(group, |(range, chunk, bytes)| chunk.finish(&bytes).map(|outcome| (range, outcome)))?;
+            for (range, outcome) in outcomes {
+                for (position, value) in part.positions[part.values_of(&range)].iter().zip(outcome.expose()) {
+                    values[*position as usize] = *value;
+                }
+            }
+            tools.times.spent(Work::Gates, start);
         }
-        Ok(())
     }
 }

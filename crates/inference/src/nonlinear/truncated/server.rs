@@ -91,13 +91,21 @@ impl PreparedServerPart for Prepared {
 }
 
 impl WaitingServerPart for Waiting {
-    fn finish(self: Box<Self>, reply: &mut dyn Incoming, values: &mut [u64]) -> Result<(), InferenceError> {
+    fn finish(
+        self: Box<Self>,
+        reply: &mut dyn Incoming,
+        tools: &mut OnlineTools<'_>,
+        values: &mut [u64],
+    ) -> Result<(), InferenceError> {
         let Self { part, truncation } = *self;
         let bytes = reply.piece(part.bytes().reply)?;
+        let start = Instant::now();
         let reply = TruncationReply::from_bytes(&part.shape, part.count(), &bytes)?;
-        for (position, value) in part.positions.iter().zip(truncation.finish(&reply, &part.factors)?) {
-            values[*position as usize] = value;
+        let outcome = truncation.finish(&reply, &part.factors)?;
+        for (position, value) in part.positions.iter().zip(outcome.expose()) {
+            values[*position as usize] = *value;
         }
+        tools.times.spent(Work::Truncation, start);
         Ok(())
     }
 }

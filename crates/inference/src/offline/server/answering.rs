@@ -119,7 +119,7 @@ fn answer(
         // A scratch serves one thread, so each gets a run of neighboring blocks.
         let numbers: Vec<_> = layout.tile_blocks(tile).collect();
         let runs = numbers.chunks(numbers.len().div_ceil(workers.threads()).max(1)).collect();
-        let answered = workers.map(runs, |run: &[usize]| {
+        let answered = workers.divide(runs, |run: &[usize]| {
             let mut scratch = WeightScratch::default();
             let secrets = (layer, secrets);
             let block = |block: &usize| weights.answer_block(key, &inputs, secrets, *block, &mut scratch);

@@ -27,7 +27,7 @@ use network::zoo;
 use sordino_inference::client::{Answer, Client, HalvesCache, MemoryHalves, ShareRecord, Wishes};
 use sordino_inference::connection::{Connection, Role, memory_pair};
 use sordino_inference::plan::{Depth, PlannedMessage};
-use sordino_inference::plan::{Plan, PlannedTraffic, Reveal};
+use sordino_inference::plan::{Plan, PlannedTraffic, ReluRounding, Reveal, Terms};
 use sordino_inference::server::{PreparedServer, ServedModel, Server, WeightMemory};
 use sordino_inference::transcript::{Phase, Transcript};
 use sordino_inference::verify::ProtocolCoins;
@@ -37,11 +37,12 @@ use support::{narrow_pair, patiently};
 /// Both parties in one process; gives the answers, the oracle's answers and the client's transcript.
 fn run_both_parties(
     model: &InferenceModel,
-    reveal: Reveal,
+    terms: impl Into<Terms>,
     memory: WeightMemory,
     images: &[Image],
 ) -> (Vec<Answer>, Vec<Vec<i64>>, Transcript, PlannedTraffic) {
-    let served = Arc::new(ServedModel::new(model, reveal, memory).unwrap());
+    let terms = terms.into();
+    let (served, reveal) = (Arc::new(ServedModel::new(model, terms, memory).unwrap()), terms.reveal);
     let (client_end, server_end) = memory_pair();
     let (own_images, threads) = (images.to_vec(), NonZeroUsize::MIN);
     let plan = Arc::clone(served.plan());
@@ -123,9 +124,14 @@ fn frozen(spec: &NetworkSpec, mask: Option<&ActivationMask>, seed: u64) -> Infer
 }
 
 fn assert_private_equals_reference(name: &str, model: &InferenceModel) {
+    assert_private_equals_reference_with(name, model, ReluRounding::Stochastic);
+}
+
+fn assert_private_equals_reference_with(name: &str, model: &InferenceModel, relus: ReluRounding) {
     let images = [Image::random(model.outline().input, 77)];
+    let terms = Terms { reveal: Reveal::Logits, relus };
     let (answers, expected, transcript, planned) =
-        run_both_parties(model, Reveal::Logits, WeightMemory::Everything, &images);
+        run_both_parties(model, terms, WeightMemory::Everything, &images);
     assert_eq!(answers, [Answer::Logits(expected[0].clone())], "{name}");
     assert_eq!(transcript.phase(Phase::SetUp), planned.set_up, "{name}");
     assert_eq!(transcript.phase(Phase::Offline), planned.offline, "{name}");
@@ -173,8 +179,8 @@ fn every_family_of_the_zoo_at_small_size() {
     }
 }
 
-/// Every signet of the zoo at small size: any number of values per sign, with slopes and without, culled stages, signs on
-/// sums, merged branches, either shortcut.
+/// Every family of the zoo that shares signs, at small size: any number of values per sign, with slopes and without, culled
+/// stages, strided stems, signs on sums, merged branches, either shortcut, the ends of cells. ReLUs among them may be exact.
 #[test]
 fn shared_signs_of_every_kind() {
     for (seed, name) in [
@@ -184,6 +190,9 @@ fn shared_signs_of_every_kind() {
         "signet:signs=0+2,values=8,stream=4+8,depths=1+1,branches=yes",
         "signet:signs=0+1,values=16,stream=4+8,depths=1+2,shortcut=strided",
         "signet:signs=2+2,values=3,stream=4+8,depths=1+1,full=2,stem-relu=yes",
+        "signet:signs=2+4,values=4,stream=4+8,depths=1+1,stem-filter=5,stem-stride=2",
+        "signet:signs=2+4,values=4,stream=4+8,depths=1+1,stem-filter=7,stem-stride=4",
+        "sphynx:c=2,d=3,reduce=0+1,values=2",
     ]
     .into_iter()
     .enumerate()
@@ -194,6 +203,11 @@ fn shared_signs_of_every_kind() {
         assert_private_equals_reference(name, &model);
         let masked = frozen(&spec, Some(&mixed_mask(&spec)), seed as u64);
         assert_private_equals_reference(&format!("{name}, masked"), &masked);
+        assert_private_equals_reference_with(
+            &format!("{name}, masked, exact"),
+            &masked,
+            ReluRounding::Nearest,
+        );
     }
 }
 

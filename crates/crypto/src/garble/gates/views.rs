@@ -147,10 +147,12 @@ fn hashes(low: &Words, high: Option<&Words>) -> Secret<Vec<u128>> {
     Secret::new(low.expose().iter().enumerate().map(hash).collect())
 }
 
-/// The gate of a ReLU of three bits, one of them dropped, with given randomness in every lane. With a slope its value is
-/// lifted, to a ring of four bits.
+/// The gate of a ReLU of three bits, one of them dropped, with given randomness in every lane; or that of another value of the
+/// same sign. With a slope, and behind the first, a value is lifted, to a ring of four bits.
 struct EnumeratedGate {
     shape: GateShape,
+    /// Which of the sign's values it is.
+    number: usize,
     /// In two's complement, where there is one.
     slope: Option<u64>,
     lanes: usize,
@@ -199,8 +201,7 @@ impl EnumeratedGate {
 
     /// The client's share of the value, both shares and p given.
     fn run(&self, server: u64, client: u64, chain: &ServerChain, deltas: &[u64]) -> Run {
-        let shape = self.shape;
-        let value = shape.values().next().unwrap();
+        let value = self.shape.values().nth(self.number).unwrap();
         let slopes = self.slope.map(|slope| vec![slope; self.lanes]);
         let slopes = slopes.as_deref();
         let both = |words: &[Words; 2]| words.each_ref().map(|words| hashes(words, None));
@@ -215,7 +216,7 @@ impl EnumeratedGate {
         let prepared = PreparedValue::new(&value, shares.expose(), self.blinds.expose(), inputs, &tau);
         let mut bytes = Vec::new();
         prepared.advance(&value, &products[1], &mut bytes);
-        let sections = shape.advance_sections(self.lanes);
+        let sections = [(self.lanes, self.shape.output_bits()), (self.lanes, value.wrap_bits)].into_iter();
         let advance = unpack_sections(Message::GateAdvance, &bytes, sections).unwrap();
         let masks: Vec<u64> = chain.stars.expose().iter().map(|stars| stars >> (chain.bits - 1)).collect();
         let [product, wrapped] =
@@ -243,7 +244,18 @@ fn client_view_is_uniform(shape: GateShape, slope: Option<u64>) {
     let pads = [lanes.field(output), lanes.field(output)];
     let turns = lanes.field(1);
     let lane_count = lanes.count as usize;
-    let gate = EnumeratedGate { shape, slope, lanes: lane_count, coin, wraps, pads, turns, reverse, blinds };
+    let gate = EnumeratedGate {
+        shape,
+        number: 0,
+        slope,
+        lanes: lane_count,
+        coin,
+        wraps,
+        pads,
+        turns,
+        reverse,
+        blinds,
+    };
     let all = 1 << value.ring;
     for (server, client) in (0..all).flat_map(|server| (0..all).map(move |client| (server, client))) {
         let (mut seen, deltas) = enumerated.run(shape.server_input(server), shape.client_input(client));
@@ -285,6 +297,7 @@ fn server_view_is_uniform(shape: GateShape, slope: Option<u64>) {
         let ([k0, k1], [w0, w1]) = (order(5, &other), order(1, &other_wrap));
         let gate = EnumeratedGate {
             shape,
+            number: 0,
             slope,
             lanes: lanes.count as usize,
             coin: constant(coin),
@@ -312,6 +325,94 @@ fn the_server_sees_uniform_bits_of_a_gate_whatever_the_shares_are() {
 #[test]
 fn the_server_sees_uniform_bits_of_a_gate_with_a_slope_whatever_the_shares_are() {
     server_view_is_uniform(EnumeratedGate::sloping_shape(), Some(13));
+}
+
+/// Gates of two values of one sign, with slopes or without.
+fn shapes_of_two_values() -> [(GateShape, Option<u64>); 2] {
+    let shape = GateShape::new(3, 1, 4).unwrap().with_values_per_sign(2).unwrap();
+    [(shape, None), (shape.with_slopes(1).unwrap(), Some(13))]
+}
+
+/// Each value of the shapes above, with p, rho, the sign and both shares: what is the same for all its values, or given.
+fn values_of_one_sign(mut check: impl FnMut(GateShape, usize, Option<u64>, [u64; 5])) {
+    for (shape, slope) in shapes_of_two_values() {
+        for number in 0..2 {
+            let ring = shape.values().nth(number).unwrap().ring;
+            let all = (1 << ring) - 1;
+            for case in 0..8 << (2 * ring) {
+                let (server, client) = (case >> 3 & all, case >> (3 + ring));
+                check(shape, number, slope, [case & 1, case >> 1 & 1, case >> 2 & 1, server, client]);
+            }
+        }
+    }
+}
+
+/// Why values may have p and rho in common: given both and the sign, what the client sees of each value is uniform, by coins
+/// and pads of that value alone. So what it sees of all of them is.
+#[test]
+fn the_client_sees_uniform_bits_of_each_value_given_what_they_share() {
+    values_of_one_sign(|shape, number, slope, [p, rho, sign, server, client]| {
+        let value = shape.values().nth(number).unwrap();
+        let (output, wrap_bits) = (shape.output_bits(), value.wrap_bits);
+        let mut lanes = Lanes::of_bits(1 + 2 * wrap_bits + 2 * output);
+        let coin = lanes.field(1);
+        let wraps = [(); 2].map(|()| lanes.field(wrap_bits));
+        let pads = [(); 2].map(|()| lanes.field(output));
+        let constant = |value: u64| Secret::new(lanes.constant(value));
+        let (own_pad, own_wrap) = (copy(&pads[rho as usize]), chosen(value.top_bit(client), &wraps));
+        let gate = EnumeratedGate {
+            shape,
+            number,
+            slope,
+            lanes: lanes.count as usize,
+            coin,
+            wraps,
+            pads,
+            turns: constant(rho),
+            reverse: [5, 3, 1, 0].map(constant),
+            blinds: constant(6),
+        };
+        let chain = ServerChain { bits: 2, stars: constant(p << 1), levels: Vec::new() };
+        let Run { tau, opening: [turned, masked], .. } =
+            gate.run(server, client, &chain, &lanes.constant(sign ^ p));
+        let seen =
+            [(own_wrap, wrap_bits), (own_pad, output), (tau, wrap_bits), (turned, 1), (masked, output)];
+        assert_uniform(&fields(&seen), &format!("value {number}, {server} and {client}, p {p}, rho {rho}"));
+    });
+}
+
+/// The same for the server, to whom eps is what rho makes of the sign.
+#[test]
+fn the_server_sees_uniform_bits_of_each_value_given_what_they_share() {
+    values_of_one_sign(|shape, number, slope, [p, rho, sign, server, client]| {
+        let (output, wrap_bits) = (shape.output_bits(), shape.values().nth(number).unwrap().wrap_bits);
+        let mut lanes = Lanes::of_bits(2 * output + wrap_bits);
+        let (other, other_wrap) = (lanes.field(output), lanes.field(wrap_bits));
+        let blinds = lanes.field(output);
+        let constant = |value: u64| Secret::new(lanes.constant(value));
+        let order = |known: u64, lacking: Words| match p {
+            0 => [constant(known), lacking],
+            _ => [lacking, constant(known)],
+        };
+        let ([k0, k1], [w0, w1]) = (order(5, other), order(1, other_wrap));
+        let gate = EnumeratedGate {
+            shape,
+            number,
+            slope,
+            lanes: lanes.count as usize,
+            coin: constant(1),
+            wraps: [1, 0].map(constant),
+            pads: [2, 7].map(constant),
+            turns: constant(rho),
+            reverse: [k0, k1, w0, w1],
+            blinds,
+        };
+        let chain = ServerChain { bits: 2, stars: constant(p << 1), levels: Vec::new() };
+        let Run { advance, reply, .. } = gate.run(server, client, &chain, &lanes.constant(sign ^ p));
+        let [product, wrap]: [Words; 2] = advance.try_into().unwrap();
+        let seen = [(product, output), (wrap, wrap_bits), (reply, output)];
+        assert_uniform(&fields(&seen), &format!("value {number}, {server} and {client}, p {p}, rho {rho}"));
+    });
 }
 
 /// The reason why p belongs to one inference: with the same p twice the client learns whether two signs differ.

@@ -285,6 +285,7 @@ const FAMILIES: &[Family] = &[
                 "modules",
                 "linear (default), or relu: a ReLU before every convolution on an edge, as in a teacher",
             ),
+            ("values", "channels that each sign at the end of a cell decides for; 1: all have their own"),
             ("preprocess", "linear (default), or none: no 1x1 convolution where an input's channels fit"),
             ("stem", "cifar (default) or imagenet"),
         ],
@@ -333,6 +334,7 @@ const CATALOG: &[Entry] = catalog! {
     "signet:values=2" "signet" 32 "2 values by each sign";
     "signet:values=1" "signet" 32 "every value by its own sign: a wide stream and slopes alone";
     "signet:signs=0+8+40+120" "signet" 32 "4 values by each sign, for small budgets";
+    "signet:signs=8+40+120,stream=64+128+256,stem-filter=5,stem-stride=2" "signet" 32 "lean: narrow streams, a strided stem";
     "signet:signs=0+4+20+60,values=8" "signet" 32 "8 values by each sign";
     "signet:signs=0+2+10+30,values=16" "signet" 32 "16 values by each sign";
     "wrn-22x8" "wide_resnet" 32 "pre-activation blocks; counts its final ReLU";
@@ -348,6 +350,7 @@ const CATALOG: &[Entry] = catalog! {
     "sphynx:c=5,d=5" "sphynx" 32 "25.6K ReLUs";
     "sphynx:c=5,d=10" "sphynx" 32 "51.2K ReLUs";
     "sphynx:c=10,d=10" "sphynx" 32 "102.4K ReLUs";
+    "sphynx:c=5,d=5,values=2" "sphynx" 32 "25.6K comparisons for 51.2K values";
     "sphynx:c=20,d=10,stem=imagenet" "sphynx" 224 "345K ReLUs at 224x224";
     "darts" "darts" 32 "the cells of DARTS, ReLUs everywhere";
     "pc-darts" "darts" 32 "the cells of PC-DARTS, ReLUs everywhere";
@@ -355,6 +358,8 @@ const CATALOG: &[Entry] = catalog! {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -393,6 +398,28 @@ mod tests {
             assert!(build(bad, 32, 10).is_err(), "{bad}");
         }
         assert!(build("resnet18:m=3,m=4", 32, 10).is_err());
+    }
+
+    #[test]
+    fn the_list_has_every_option_of_every_family() {
+        for Family { pattern, options } in families() {
+            for pattern in pattern.split(' ') {
+                let name = match pattern {
+                    "hrn-AxBxCx" => "hrn-5x5x3x",
+                    "hrn-depth-A-B-C-D" => "hrn-depth-1-5-5-3",
+                    "wrn-DEPTHxWIDTH" => "wrn-22x8",
+                    name => name,
+                };
+                let ZooError::UnknownOption { known, .. } =
+                    build(&format!("{name}:other=1"), 32, 10).unwrap_err()
+                else {
+                    panic!("{name} has an option that is not there")
+                };
+                let known: BTreeSet<&str> = known.split(", ").collect();
+                let listed: BTreeSet<&str> = options.iter().map(|(option, _)| *option).collect();
+                assert_eq!(known, listed, "{name}");
+            }
+        }
     }
 
     #[test]

@@ -396,21 +396,29 @@ fn what_does_not_fit_is_refused() {
 
 #[test]
 fn values_beyond_the_margin_are_counted() {
-    let spec = zoo::build("resnet10:m=2", 8, 10).unwrap();
-    let weights = FloatWeights::random(&spec, 2);
-    let (model, report) =
-        freeze(&spec, &weights, None, &images(&spec, 1, 1), &FreezeOptions::default()).unwrap();
-    assert_eq!(report.overflow_count(), 0);
-    let mut outline = model.outline().clone();
-    for step in &mut outline.steps {
-        if let ModelOperation::Activate { width, .. } = &mut step.operation {
-            *width -= 2;
+    for (name, whose) in [("resnet10:m=2", "relu"), ("signet:signs=2,stream=4,depths=1", "signs")] {
+        let spec = zoo::build(name, 8, 10).unwrap();
+        let weights = FloatWeights::random(&spec, 2);
+        let (model, report) =
+            freeze(&spec, &weights, None, &images(&spec, 1, 1), &FreezeOptions::default()).unwrap();
+        assert_eq!(report.overflow_count(), 0, "{name}");
+        let mut outline = model.outline().clone();
+        for step in &mut outline.steps {
+            match &mut step.operation {
+                ModelOperation::Activate { width, .. } => *width -= 2,
+                ModelOperation::Gate(gate) => gate.width -= 2,
+                _ => {}
+            }
         }
+        let narrow = InferenceModel::new(outline, model.layers().to_vec()).unwrap();
+        let report = FreezeReport::new(&narrow, (0, 0), (0, 0), &[], 2.0, &images(&spec, 1, 1)).unwrap();
+        assert!(report.overflow_count() > 0, "{name}");
+        assert!(
+            report.overflows.iter().all(|overflow| overflow.name.contains(whose)),
+            "{name}: {:?}",
+            report.overflows.iter().map(|overflow| &overflow.name).collect::<Vec<_>>()
+        );
     }
-    let narrow = InferenceModel::new(outline, model.layers().to_vec()).unwrap();
-    let report = FreezeReport::new(&narrow, (0, 0), (0, 0), &[], 2.0, &images(&spec, 1, 1)).unwrap();
-    assert!(report.overflow_count() > 0);
-    assert!(report.overflows.iter().all(|overflow| overflow.name.contains("relu")));
 }
 
 #[test]

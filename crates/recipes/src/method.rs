@@ -169,6 +169,16 @@ pub enum OptimizeError {
         /// The network.
         name: String,
     },
+    /// A name that says what the budget and the searches decide.
+    #[error("{name} says {option}, which {decided_by} decides; leave it out of the network's name")]
+    SphynxOption {
+        /// The network.
+        name: String,
+        /// What it says.
+        option: String,
+        /// Who decides.
+        decided_by: &'static str,
+    },
     /// A part of what Sphynx does not begin with.
     #[error(
         "Sphynx builds a network for its budget, so there is nothing to take a part of; give a count, such as 25600 or 25.6K"

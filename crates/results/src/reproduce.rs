@@ -60,6 +60,9 @@ pub struct Measured {
     /// The same of the frozen model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integer_accuracy: Option<f64>,
+    /// What was another than the row asks for and the recipe's name does not say, such as the loss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub differs: Option<String>,
     /// With which recipe.
     pub recipe: String,
     /// By which command.
@@ -208,13 +211,21 @@ pub fn rivals(data: DataKind) -> impl Iterator<Item = PublishedPoint> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use recipes::method::OptimizeSection;
+    use recipes::method::sphynx::{CellsSource, LocationSource, SphynxSection};
+    use recipes::recipe::Recipe;
+
     use super::*;
+    use crate::Compared;
 
     #[test]
     fn a_sweeps_run_is_priced_with_the_teacher_that_it_trains_and_without_one_that_is_given() {
         let recipe = |section: &str| {
             let text = "[data]\nset = \"cifar100\"\n[network]\nname = \"resnet18\"\n[training]\nepochs = 100\nbatch = 128\n";
-            recipes::recipe::Recipe::from_toml(&format!("{text}{section}")).unwrap()
+            Recipe::from_toml(&format!("{text}{section}")).unwrap()
         };
         let plain = predicted_minutes(&recipe(""), None).unwrap();
         let own = recipe("[optimize]\nmethod = \"deepreshape\"\nbudget = 100000\n");
@@ -225,11 +236,6 @@ mod tests {
         assert!((alone - taught - plain).abs() < 1e-9, "{alone} = {taught} + {plain}");
         assert!(taught > plain, "a teacher takes time: {taught} and {plain}");
     }
-    use std::collections::BTreeSet;
-    use std::path::Path;
-
-    use crate::Compared;
-    use recipes::recipe::Recipe;
 
     #[test]
     fn every_row_resolves_and_has_the_relus_that_the_paper_prints() {
@@ -239,11 +245,7 @@ mod tests {
                 let what = format!("{}: {} ({:?})", entry.id, run.row.row, run.way);
                 assert!(run.minutes > 0.0 && run.minutes.is_finite(), "{what}: {} minutes", run.minutes);
                 // What is written down can be read again and is the same.
-                assert_eq!(
-                    recipes::recipe::Recipe::from_toml(&run.recipe.to_toml()).unwrap(),
-                    run.recipe,
-                    "{what}"
-                );
+                assert_eq!(Recipe::from_toml(&run.recipe.to_toml()).unwrap(), run.recipe, "{what}");
                 use recipes::method::OptimizeSection::{L1Pruning, Snl};
                 if let (Some(Snl(_) | L1Pruning(_)), Some((_, teacher))) =
                     (&run.recipe.optimize, &run.teacher)
@@ -345,15 +347,49 @@ mod tests {
             let run = run.unwrap_or_else(|| panic!("{}: no {}", measured.entry, measured.row));
             assert_eq!(run.ours.as_ref(), Some(measured));
             let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(&measured.recipe);
-            let recipe = recipes::recipe::Recipe::from_file(&file).unwrap();
+            let recipe = Recipe::from_file(&file).unwrap();
             assert_eq!(recipe.seed, measured.seed, "{}", measured.recipe);
             assert!(measured.command.contains(&measured.recipe), "{}", measured.command);
+            let loss =
+                |recipe: &Recipe| recipe.training.loss.distillation.as_ref().map(std::mem::discriminant);
+            let is_same = loss(&recipe) == loss(&run.recipe);
+            assert!(is_same || measured.differs.is_some(), "{} has another loss", measured.recipe);
             // It was measured on the same network.
             if recipe.optimize.is_none() {
                 let spec = recipe.network.build(network::shape::Shape::image(32), 100).unwrap();
                 assert_eq!(network::cost::Cost::of(&spec).relus, run.relus, "{}", measured.recipe);
             }
         }
+    }
+
+    #[test]
+    fn every_part_of_a_search_of_sphynx_has_its_price() {
+        let recipe = |name: &str| Recipe::from_toml(recipes::ours::text(name).unwrap()).unwrap();
+        let minutes = |recipe: &Recipe| predicted_minutes(recipe, None).unwrap();
+        let changed = |recipe: &Recipe, change: &dyn Fn(&mut SphynxSection)| {
+            let mut recipe = recipe.clone();
+            let Some(OptimizeSection::Sphynx(section)) = &mut recipe.optimize else { unreachable!() };
+            change(section);
+            minutes(&recipe)
+        };
+        let search = recipe("sphynx-search-cifar100");
+        let alone = changed(&search, &|section| section.further.clear());
+        assert!(minutes(&search) > 2.0 * alone - 25.0, "three further networks, of which two are larger");
+        let published = changed(&search, &|section| {
+            section.further.clear();
+            section.cells = CellsSource::Published;
+        });
+        // Fifty epochs of half a minute.
+        assert!((alone - published - 25.0).abs() < 1e-6, "{alone} {published}");
+        let given = changed(&search, &|section| {
+            section.further.clear();
+            section.locations = LocationSource::Published;
+        });
+        assert!(given < alone);
+        let mut taught = recipe("sphynx-kd-cifar100");
+        let with_its_teacher = minutes(&taught);
+        taught.training.loss.distillation = None;
+        assert!(with_its_teacher > 1.5 * minutes(&taught));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A search of Sphynx as one HTML page: the cells as drawings, scores over epochs, places of reduce cells.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use askama::Template;
 use network::zoo::genotype::{CellKind, CellOperation, Genotype};
@@ -25,8 +25,15 @@ pub struct SearchReport {
     pub cells: Vec<CellEpoch>,
     /// What it found; the last epoch's where it goes on.
     pub genotype: Option<Genotype>,
-    /// The epochs of the search of locations.
-    pub locations: Vec<LocationEpoch>,
+    /// The searches of locations, one for each network that asked for one.
+    pub locations: Vec<LocationReport>,
+}
+
+/// One search of locations.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LocationReport {
+    /// Its epochs.
+    pub epochs: Vec<LocationEpoch>,
     /// Every candidate trained for itself.
     pub grid: Vec<GridRow>,
 }
@@ -37,9 +44,11 @@ impl SearchReport {
     /// # Errors
     /// When a file of it cannot be read.
     pub fn read(folder: &Path, name: &str) -> Result<Option<Self>, FileError> {
-        let (cells, locations) = (folder.join("cells"), folder.join("locations"));
-        let (cell_log, location_log) = (cells.join(CELL_LOG), locations.join(LOCATION_LOG));
-        if !cell_log.is_file() && !location_log.is_file() {
+        let cells = folder.join("cells");
+        let cell_log = cells.join(CELL_LOG);
+        let mut found = location_folders(folder)?;
+        found.retain(|folder| folder.join(LOCATION_LOG).is_file());
+        if !cell_log.is_file() && found.is_empty() {
             return Ok(None);
         }
         let mut report = Self { name: name.to_owned(), ..Self::default() };
@@ -48,12 +57,15 @@ impl SearchReport {
             let chosen = Genotype::from_file(&cells.join(CELLS_FILE)).ok();
             report.genotype = chosen.or_else(|| report.cells.last()?.genotype());
         }
-        if location_log.is_file() {
-            report.locations = read_epochs(&location_log)?;
-        }
-        if locations.join(GRID_FILE).is_file() {
-            let text = read_text(&locations.join(GRID_FILE), MAX_FILE_BYTES)?;
-            report.grid = serde_json::from_str(&text).unwrap_or_default();
+        for folder in found {
+            let epochs = read_epochs(&folder.join(LOCATION_LOG))?;
+            let grid = match folder.join(GRID_FILE) {
+                file if file.is_file() => {
+                    serde_json::from_str(&read_text(&file, MAX_FILE_BYTES)?).unwrap_or_default()
+                }
+                _ => Vec::new(),
+            };
+            report.locations.push(LocationReport { epochs, grid });
         }
         Ok(Some(report))
     }
@@ -72,8 +84,8 @@ impl SearchReport {
             drawings: drawings.collect(),
             charts: self.charts(),
             tables: CellKind::BOTH.into_iter().filter_map(|kind| self.table(kind)).collect(),
-            operations: operations(),
-            places: self.places(),
+            operations: self.columns(),
+            places: self.locations.iter().filter_map(LocationReport::table).collect(),
         };
         page.render().expect("the template writes into memory alone")
     }
@@ -109,19 +121,14 @@ impl SearchReport {
                 vec![cell("weights", &|epoch| epoch.loss), cell("scores", &|epoch| epoch.score_loss)],
             ));
         }
-        if let Some(last) = self.locations.last() {
-            let chance = |candidate: usize| {
-                let points = self.locations.iter().filter_map(|epoch| {
-                    Some((f64::from(epoch.epoch), 100.0 * epoch.distribution.get(candidate)?))
-                });
-                Curve { name: pair(last.candidates[candidate]), points: points.collect() }
-            };
-            charts.push(Drawn::new(
-                "Chances of places of reduce cells (beta), %".to_owned(),
-                (0..last.candidates.len()).map(chance).collect(),
-            ));
-        }
+        charts.extend(self.locations.iter().filter_map(LocationReport::chart));
         charts
+    }
+
+    /// What a row of a table of edges has: its operations, and how the edge itself weighs where that is learned.
+    fn columns(&self) -> Vec<String> {
+        let has_edges = self.cells.last().is_some_and(|epoch| !epoch.scores.normal_edges.is_empty());
+        operations().into_iter().chain(has_edges.then(|| "the edge itself".to_owned())).collect()
     }
 
     /// The last weights of all edges.
@@ -136,17 +143,43 @@ impl SearchReport {
             let wiring = self.genotype.as_ref().and_then(|genotype| genotype.wiring(kind).get(target - 2));
             wiring.is_some_and(|edges| edges.iter().any(|edge| edge.from == source))
         };
-        let row = |(index, (target, source)): (usize, (usize, usize))| EdgeRow {
-            name: format!("{source} to {target}"),
-            is_kept: kept(target, source),
-            shares: last.scores.weights(kind, index).map(|share| format!("{:.1}", 100.0 * share)).into(),
+        let row = |(index, (target, source)): (usize, (usize, usize))| {
+            // The edges to a node stand together, in the order of their sources.
+            let first = index - source;
+            let own = last.scores.edge_weights(kind, first..first + target).map(|weights| weights[source]);
+            let shares = last.scores.weights(kind, index).into_iter().chain(own);
+            EdgeRow {
+                name: format!("{source} to {target}"),
+                is_kept: kept(target, source),
+                shares: shares.map(|share| format!("{:.1}", 100.0 * share)).collect(),
+            }
         };
         Some((kind.word(), edges(nodes).into_iter().enumerate().map(row).collect()))
     }
+}
+
+impl LocationReport {
+    fn chart(&self) -> Option<Drawn> {
+        let last = self.epochs.last()?;
+        let chance = |candidate: usize| {
+            let points = self.epochs.iter().filter_map(|epoch| {
+                Some((f64::from(epoch.epoch), 100.0 * epoch.distribution.get(candidate)?))
+            });
+            Curve { name: pair(last.candidates[candidate]), points: points.collect() }
+        };
+        let title = format!("Chances of {} (beta), %", self.subject());
+        Some(Drawn::new(title, (0..last.candidates.len()).map(chance).collect()))
+    }
+
+    /// Between how many pairs of places it chooses tells searches apart.
+    fn subject(&self) -> String {
+        let count = self.epochs.last().map_or(0, |epoch| epoch.candidates.len());
+        format!("places of reduce cells, {count} pairs")
+    }
 
     /// Candidates with their chances, and what each came to alone.
-    fn places(&self) -> Vec<PlaceRow> {
-        let Some(last) = self.locations.last() else { return Vec::new() };
+    fn table(&self) -> Option<(String, Vec<PlaceRow>)> {
+        let last = self.epochs.last()?;
         let mut rows: Vec<_> = last.candidates.iter().zip(&last.distribution).collect();
         rows.sort_by(|one, other| other.1.total_cmp(one.1));
         let row = |(candidate, chance): (&[usize; 2], &f64)| {
@@ -158,8 +191,29 @@ impl SearchReport {
                     .map_or_else(String::new, |row| format!("{:.2}% {}", row.accuracy, row.measured_on)),
             }
         };
-        rows.into_iter().map(row).collect()
+        Some((self.subject(), rows.into_iter().map(row).collect()))
     }
+}
+
+/// The folders of searches of locations, in the order of their networks: `locations`, `locations-2` and so on.
+fn location_folders(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let refused = FileError::on("read", folder);
+    let number = |name: &str| match name.strip_prefix("locations")? {
+        "" => Some(1),
+        rest => rest.strip_prefix('-')?.parse::<usize>().ok(),
+    };
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(refused)? {
+        let entry = entry.map_err(refused)?;
+        if let Some(number) = entry.file_name().to_str().and_then(number) {
+            found.push((number, entry.path()));
+        }
+    }
+    found.sort();
+    Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
 fn pair(reduce: [usize; 2]) -> String {
@@ -193,7 +247,8 @@ struct Page {
     charts: Vec<Drawn>,
     tables: Vec<(&'static str, Vec<EdgeRow>)>,
     operations: Vec<String>,
-    places: Vec<PlaceRow>,
+    /// What each search chose from.
+    places: Vec<(String, Vec<PlaceRow>)>,
 }
 
 /// A chart with its legend.
@@ -265,8 +320,7 @@ mod tests {
             name: "<mine>".into(),
             cells: vec![cell(1), cell(2)],
             genotype: Some(Genotype::sphynx()),
-            locations: vec![location(1), location(2)],
-            grid: vec![grid],
+            locations: vec![LocationReport { epochs: vec![location(1), location(2)], grid: vec![grid] }],
         }
     }
 
@@ -284,6 +338,44 @@ mod tests {
         assert_eq!(page.matches("class=edge").count(), 16);
         assert_eq!(page.matches("<polyline").count(), 21);
         assert_eq!(page.matches("class=\"kept\"").count(), 16);
+    }
+
+    #[test]
+    fn edges_with_weights_of_their_own_show_them() {
+        let mut report = report();
+        assert!(!report.page().contains("the edge itself"));
+        for epoch in &mut report.cells {
+            // Of the first node's two edges one weighs three times as much as the other.
+            let mut edges = vec![0.0; 14];
+            edges[0] = 3_f64.ln();
+            (epoch.scores.normal_edges, epoch.scores.reduce_edges) = (edges, vec![0.0; 14]);
+        }
+        let page = report.page();
+        assert_eq!(page.matches("the edge itself").count(), 2);
+        for share in ["<td>75.0</td></tr>", "<td>25.0</td></tr>", "<td>33.3</td></tr>"] {
+            assert!(page.contains(share), "{share}");
+        }
+    }
+
+    #[test]
+    fn searches_of_locations_of_further_networks_are_shown() {
+        let scratch = tempfile::tempdir().unwrap();
+        let report = report();
+        for (name, pairs) in [("locations-10", 2), ("locations-2", 3), ("locations-x", 3), ("other", 3)] {
+            let folder = scratch.path().join(name);
+            std::fs::create_dir(&folder).unwrap();
+            let mut epoch = report.locations[0].epochs[0].clone();
+            epoch.candidates.truncate(pairs);
+            epoch.distribution.truncate(pairs);
+            let line = serde_json::to_string(&epoch).unwrap();
+            std::fs::write(folder.join(LOCATION_LOG), format!("{line}\n")).unwrap();
+        }
+        let read = SearchReport::read(scratch.path(), "x").unwrap().unwrap();
+        let counts: Vec<_> = read.locations.iter().map(|search| search.epochs[0].candidates.len()).collect();
+        assert_eq!(counts, [3, 2], "in the order of their networks");
+        let page = read.page();
+        assert!(page.contains("Chances of places of reduce cells, 3 pairs"));
+        assert!(page.contains("Chances of places of reduce cells, 2 pairs"));
     }
 
     #[test]

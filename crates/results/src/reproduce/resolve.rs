@@ -11,7 +11,8 @@ use recipes::data::DataKind;
 use recipes::method::l1_pruning::L1PruningSection;
 use recipes::method::sphynx::{CellsSource, LocationSource, SphynxPlan, SphynxSection, plan};
 use recipes::method::{
-    DeepReduceSection, OptimizeError, OptimizeSection, ReluBudget, SnlSection, candidates, own_teacher,
+    DeepReduceSection, OptimizeError, OptimizeSection, PlannedNetwork, ReluBudget, SnlSection, candidates,
+    own_teacher,
 };
 use recipes::method::{Granularity, PenaltySchedule};
 use recipes::recipe::{Distillation, NetworkSection, Recipe, TeacherSection};
@@ -258,24 +259,28 @@ fn cost(recipe: &Recipe, spec: &NetworkSpec) -> Result<Cost, ReproduceError> {
             Ok(section.plan(recipe, spec, budget)?.map_or(whole, |plan| plan.cost))
         }
         Some(OptimizeSection::Sphynx(section)) => {
-            let plan = sphynx_plan(recipe, section, spec)?;
-            let cells = plan.known_cells()?.unwrap_or_else(Genotype::sphynx);
-            let reduce = plan.known_locations()?.unwrap_or([0, 1]);
-            Ok(plan.network(&cells, reduce)?.cost)
+            let plans = sphynx_plans(recipe, section, spec)?;
+            Ok(sphynx_network(plans.first().expect("a recipe asks for one network at least"))?.cost)
         }
         _ => Ok(whole),
     }
 }
 
-/// The network that a search of Sphynx ends with.
-fn sphynx_plan(
+/// The networks that a search of Sphynx ends with.
+fn sphynx_plans(
     recipe: &Recipe,
     section: &SphynxSection,
     spec: &NetworkSpec,
-) -> Result<SphynxPlan, ReproduceError> {
+) -> Result<Vec<SphynxPlan>, ReproduceError> {
     let Draft { input, classes, .. } = spec.draft();
-    let plans = plan(recipe, section, *input, *classes)?;
-    Ok(plans.into_iter().next().expect("a recipe asks for one network at least"))
+    Ok(plan(recipe, section, *input, *classes)?)
+}
+
+/// One of them; what a search has to find is taken to cost what the published one does.
+fn sphynx_network(plan: &SphynxPlan) -> Result<PlannedNetwork, ReproduceError> {
+    let cells = plan.known_cells()?.unwrap_or_else(Genotype::sphynx);
+    let reduce = plan.known_locations()?.unwrap_or([0, 1]);
+    Ok(plan.network(&cells, reduce)?)
 }
 
 /// Networks to train, and minutes for all of them.
@@ -314,37 +319,67 @@ fn price(recipe: &Recipe, spec: &NetworkSpec, teacher: Option<u64>) -> Result<(u
         Some(OptimizeSection::DeepReshape(_) | OptimizeSection::SharedSigns(_)) => {
             Ok((1, training_minutes(recipe, macs, teacher, epochs)))
         }
-        Some(OptimizeSection::Sphynx(section)) => {
-            // A search sees half of the images twice, in steps that are slower than a network's own.
-            let cells = if section.searches_cells() { section.cell_search.epochs * SEARCH_FACTOR } else { 0 };
-            let locations = match section.locations {
-                LocationSource::Search => section.location_search.epochs,
-                _ => 0,
-            };
-            let candidates = match section.location_search.grid_epochs {
-                Some(_) => sphynx_plan(recipe, section, spec)?.candidates(section).len(),
-                None => 0,
-            };
-            let grid =
-                u32::try_from(candidates).unwrap_or(0) * section.location_search.grid_epochs.unwrap_or(0);
-            let macs = cost(recipe, spec)?.macs;
-            Ok((1 + candidates, training_minutes(recipe, macs, None, epochs + cells + locations + grid)))
-        }
+        Some(OptimizeSection::Sphynx(section)) => sphynx_price(recipe, section, spec, teacher),
     }
 }
 
-/// An epoch of a search of cells is priced as so many of training.
-const SEARCH_FACTOR: u32 = 6;
+/// All parts of a search of Sphynx: cells, places for each network that asks for them, a teacher of its own, the networks.
+fn sphynx_price(
+    recipe: &Recipe,
+    section: &SphynxSection,
+    spec: &NetworkSpec,
+    teacher: Option<u64>,
+) -> Result<(usize, f64), ReproduceError> {
+    let epochs = if section.only_search { 0 } else { recipe.training.epochs };
+    let search = &section.cell_search;
+    let cell_epochs = if section.searches_cells() { search.epochs } else { 0 };
+    let parts = images(recipe) as f64 / SEARCHED_IMAGES * (search.depth as f64 / SEARCHED_DEPTH);
+    let mut minutes = f64::from(cell_epochs) * SEARCH_MINUTES * parts;
+    let mut trained = 0;
+    for (index, plan) in sphynx_plans(recipe, section, spec)?.iter().enumerate() {
+        let network = sphynx_network(plan)?;
+        let mut teacher = teacher;
+        let needs_teacher = recipe.training.loss.distillation.is_some() && recipe.teacher.is_none();
+        if needs_teacher && teacher.is_none() {
+            let taught = NetworkSection::named(&format!("{},modules=relu", network.network));
+            let Draft { input, classes, .. } = spec.draft();
+            let macs = Cost::of(&taught.build(*input, *classes)?).macs;
+            // The first network's teacher serves all.
+            minutes += if index == 0 { training_minutes(recipe, macs, None, epochs) } else { 0.0 };
+            teacher = Some(macs);
+        }
+        minutes += training_minutes(recipe, network.cost.macs, teacher, epochs);
+        trained += 1;
+        if plan.known_locations()?.is_none() {
+            let candidates = plan.candidates(section).len();
+            let grid = section.location_search.grid_epochs;
+            let grid_epochs = grid.map_or(0, |epochs| u32::try_from(candidates).unwrap_or(0) * epochs);
+            trained += if grid.is_some() { candidates } else { 0 };
+            let epochs = section.location_search.epochs + grid_epochs;
+            minutes += training_minutes(recipe, network.cost.macs, None, epochs);
+        }
+    }
+    Ok((trained, minutes))
+}
+
+/// Minutes of an epoch of a search of cells, by a measured step (docs/src/results/search.md), for so many images and cells. A step
+/// takes the time of its operations, not of its multiplications.
+const SEARCH_MINUTES: f64 = 0.5;
+const SEARCHED_IMAGES: f64 = 50_000.0;
+const SEARCHED_DEPTH: f64 = 8.0;
 /// Epochs that a search by the authors' schedule is priced at.
 const PATIENT_EPOCHS: u32 = 80;
 
-fn training_minutes(recipe: &Recipe, macs: u64, teacher: Option<u64>, epochs: u32) -> f64 {
-    let images = match recipe.data.set {
+fn images(recipe: &Recipe) -> u64 {
+    match recipe.data.set {
         DataKind::TinyImageNet => 100_000,
         DataKind::Synthetic => recipe.data.request().synthetic.training as u64,
         _ => 50_000,
-    };
-    predict::minutes(macs, teacher, epochs, images, recipe.training.batch)
+    }
+}
+
+fn training_minutes(recipe: &Recipe, macs: u64, teacher: Option<u64>, epochs: u32) -> f64 {
+    predict::minutes(macs, teacher, epochs, images(recipe), recipe.training.batch)
 }
 
 /// Minutes on one H200 for all that a recipe trains, predicted; a teacher that it trains for itself counts, one that is given

@@ -366,7 +366,11 @@ fn ours(report: &EntryReport<'_>) -> String {
     let printed =
         run.paper_accuracy.map_or_else(String::new, |printed| format!(" for the paper's {printed}%"));
     let (done, all) = (measured.len(), report.runs.len());
-    format!("{}%{printed}, {done} of {all} runs", ours.accuracy)
+    format!("{}%{}{printed}, {done} of {all} runs", ours.accuracy, differs(ours))
+}
+
+fn differs(ours: &Measured) -> String {
+    ours.differs.as_ref().map_or_else(String::new, |what| format!(" ({what})"))
 }
 
 fn write_rows(report: &EntryReport<'_>, out: &mut dyn Write) -> anyhow::Result<Answer> {
@@ -397,7 +401,7 @@ fn write_rows(report: &EntryReport<'_>, out: &mut dyn Write) -> anyhow::Result<A
             run.paper_accuracy.map_or_else(String::new, percent),
             ours.map_or("not yet run".to_owned(), |ours| {
                 let relus = ours.relus.map_or_else(String::new, |it| format!(" with {} ReLUs", grouped(it)));
-                format!("{}{relus} by {}", percent(ours.accuracy), ours.recipe)
+                format!("{}{relus}{} by {}", percent(ours.accuracy), differs(ours), ours.recipe)
             }),
             format!("{:.1}", run.gpu_minutes),
         ]);

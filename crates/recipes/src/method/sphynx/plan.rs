@@ -47,6 +47,7 @@ pub fn plan(
     if base.split(':').next() != Some("sphynx") {
         return Err(OptimizeError::NoSphynx { name: base });
     }
+    check_base(&base)?;
     let own = (section.budget, section.cells.clone(), section.locations);
     let further = section.further.iter().map(|network| {
         let cells = network.cells.clone().unwrap_or_else(|| section.cells.clone());
@@ -81,6 +82,22 @@ pub fn plan(
         plans.push(plan);
     }
     Ok(plans)
+}
+
+/// Refuses options that a plan adds to the name itself.
+fn check_base(name: &str) -> Result<(), OptimizeError> {
+    let options = name.split_once(':').map_or("", |(_, options)| options);
+    for option in options.split(',') {
+        let decided_by = match option.split('=').next() {
+            Some("c" | "d") => "the budget",
+            Some("reduce") => "--locations (locations of [optimize])",
+            Some("cells") => "--cells (cells of [optimize])",
+            _ => continue,
+        };
+        let (name, option) = (name.to_owned(), option.to_owned());
+        return Err(OptimizeError::SphynxOption { name, option, decided_by });
+    }
+    Ok(())
 }
 
 fn size(
@@ -216,6 +233,15 @@ mod tests {
         assert!(text.contains("a count"), "{text}");
         let text = plans("budget = 25600", "resnet18").unwrap_err();
         assert!(text.contains("resnet18") && text.contains("sphynx"), "{text}");
+        for (option, decided_by) in [
+            ("c=5", "the budget"),
+            ("d=5", "the budget"),
+            ("reduce=0+1", "--locations"),
+            ("cells=darts", "--cells"),
+        ] {
+            let text = plans("budget = 25600", &format!("sphynx:conv=separable,{option}")).unwrap_err();
+            assert!(text.contains(&format!("says {option}")) && text.contains(decided_by), "{text}");
+        }
         let text = plans("budget = 25600\nchannels = 6\ndepth = 5", "sphynx").unwrap_err();
         assert!(text.contains("30720") && text.contains("25600"), "{text}");
         let text = plans("budget = 36000\nchannels = 5\ndepth = 7\nlocations = \"published\"", "sphynx")

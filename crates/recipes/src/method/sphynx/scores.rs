@@ -3,6 +3,8 @@
 //! A cell under search has an edge from every node to every later one. Each edge has seven scores: that of no operation,
 //! then those of [`CellOperation::SEARCHED`]. Their softmax weighs the operations (Sphynx equation A.3).
 
+use std::ops::Range;
+
 use network::zoo::genotype::{CellEdge, CellKind, CellOperation, CellWiring, Genotype, GenotypeError};
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +56,13 @@ impl CellScores {
         weights
     }
 
+    /// The weights of the edges that lead to a node: the softmax of their own scores, where edges have any (PC-DARTS).
+    pub fn edge_weights(&self, kind: CellKind, edges: Range<usize>) -> Option<Vec<f64>> {
+        let mut weights = self.of(kind).1.get(edges)?.to_vec();
+        softmax(&mut weights);
+        Some(weights)
+    }
+
     /// The cells that the scores stand for: of each edge its best operation, of each node its two strongest edges.
     ///
     /// # Errors
@@ -63,7 +72,7 @@ impl CellScores {
     }
 
     fn wiring(&self, kind: CellKind, rank: Rank) -> CellWiring {
-        let (scores, edge_scores) = self.of(kind);
+        let scores = self.of(kind).0;
         let mut wiring = CellWiring::new();
         let mut start = 0;
         for target in 2.. {
@@ -71,17 +80,13 @@ impl CellScores {
             if scores.len() < range.end {
                 break;
             }
-            let mut edge_weights =
-                edge_scores.get(range.clone()).map_or_else(|| vec![0.0; target], <[_]>::to_vec);
-            softmax(&mut edge_weights);
+            let edge_weights = self.edge_weights(kind, range.clone());
             let mut ranked: Vec<(f64, CellEdge)> = range
-                .zip(&edge_weights)
                 .enumerate()
-                .map(|(from, (edge, edge_weight))| {
+                .map(|(from, edge)| {
                     let (operation, strength) = self.best(kind, edge, rank);
-                    // Raw scores may be negative, so weights of edges only scale shares.
-                    let strength = if edge_scores.is_empty() { strength } else { strength * edge_weight };
-                    (strength, CellEdge { operation, from })
+                    let weight = edge_weights.as_ref().map_or(1.0, |weights| weights[from]);
+                    (strength * weight, CellEdge { operation, from })
                 })
                 .collect();
             ranked.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.from.cmp(&other.1.from)));

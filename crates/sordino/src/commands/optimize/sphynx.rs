@@ -102,7 +102,8 @@ pub(super) fn write_plans(
             String::new(),
         ]);
     }
-    for plan in plans {
+    let trains_teacher = recipe.training.loss.distillation.is_some() && recipe.teacher.is_none();
+    for (index, plan) in plans.iter().enumerate() {
         let cells = plan.known_cells()?.unwrap_or_else(Genotype::sphynx);
         let known = plan.known_locations()?;
         let candidates = plan.candidates(section);
@@ -133,6 +134,16 @@ pub(super) fn write_plans(
         // Cells and places that a search will find cost about what the published ones do.
         let network = plan.network(&cells, known.unwrap_or([0, 1]))?;
         let sign = if known.is_none() || plan.known_cells()?.is_none() { "about " } else { "" };
+        if trains_teacher && index == 0 {
+            table.row(vec![
+                "the teacher: a ReLU before every convolution".to_owned(),
+                "1".to_owned(),
+                String::new(),
+                recipe.training.epochs.to_string(),
+                grouped(steps(recipe.training.epochs, images, recipe.training.batch)),
+                format!("{sign}{}", short(network.cost.macs)),
+            ]);
+        }
         table.row(vec![
             format!("training c={} d={}", plan.channels, plan.depth),
             "1".to_owned(),

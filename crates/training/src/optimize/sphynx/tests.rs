@@ -345,7 +345,7 @@ fn state(section: SphynxSection) -> recipes::checkpoint::State {
 #[test]
 fn an_interrupted_search_of_cells_goes_on_to_the_same_bits() {
     crate::tensor::set_threads(1);
-    for strategy in [Strategy::Darts, Strategy::PcDarts] {
+    for strategy in [Strategy::Darts, Strategy::DartsSecond, Strategy::PcDarts] {
         let search = CellSearch { strategy, nodes: 2, frozen_epochs: Some(1), epochs: 3, ..small() };
         let section =
             SphynxSection { cell_search: search.clone(), ..SphynxSection::new(ReluBudget::Count(5000)) };

@@ -168,7 +168,8 @@ function fillResults(group) {
     const head = cell("th", layersOf(point));
     head.scope = "row";
     const time = measured ? axes().time.text(measured.online_s) : word("notMeasured");
-    row.append(cell("td", String(point.number)), head, cell("td", percent(point.accuracy)), cell("td", point.comparisons.toLocaleString(language)));
+    row.append(cell("td", String(point.number)), head, cell("td", percent(point.accuracy)));
+    row.append(cell("td", point.comparisons.toLocaleString(language)), cell("td", point.gated_values.toLocaleString(language)));
     row.append(cell("td", time), cell("td", measured ? bytes(measured.bytes) : word("notMeasured")));
     return row;
   });

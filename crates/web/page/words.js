@@ -76,6 +76,7 @@ const WORDS = {
     network: "Network, its layers",
     accuracy: "Accuracy",
     comparisons: "Comparisons",
+    gatedValues: "Gated values",
     online: "Online",
     total: "Bytes in all",
     notMeasured: "not measured",
@@ -86,7 +87,7 @@ const WORDS = {
     latencyHelp: "What the papers' times contain:",
     polynomials: "and a polynomial, not counted, for each dropped ReLU",
     seed: "seed",
-    layersHelp: "ReLUs that are left, of those of the full network:",
+    layersHelp: "Comparisons that are left, of those of the full network:",
     noLayers: "Its layers are not on record.",
   },
   de: {
@@ -163,6 +164,7 @@ const WORDS = {
     network: "Netz, seine Schichten",
     accuracy: "Genauigkeit",
     comparisons: "Vergleiche",
+    gatedValues: "Mitlaufende Werte",
     online: "Online",
     total: "Bytes insgesamt",
     notMeasured: "nicht gemessen",
@@ -173,7 +175,7 @@ const WORDS = {
     latencyHelp: "Was die Zeiten der Arbeiten enthalten:",
     polynomials: "und ein Polynom, ungezählt, für jedes weggelassene ReLU",
     seed: "Startwert",
-    layersHelp: "ReLUs, die bleiben, von denen des vollen Netzes:",
+    layersHelp: "Vergleiche, die bleiben, von denen des vollen Netzes:",
     noLayers: "Seine Schichten sind nicht verzeichnet.",
   },
 };

@@ -39,6 +39,8 @@ struct OurPoint {
     seed: u64,
     accuracy: f64,
     comparisons: u64,
+    /// Values that follow the sign of another one.
+    gated_values: u64,
     multiply_adds: u64,
     on_front: bool,
     measured: Vec<Measurement>,
@@ -128,6 +130,7 @@ impl OurPoint {
             seed: record.seed,
             accuracy: record.accuracy().0,
             comparisons: record.comparisons(),
+            gated_values: record.counts().gated_values,
             multiply_adds: record.macs,
             on_front: *on_front,
             measured: record.private.iter().zip(private_fronts).filter_map(measured).collect(),

@@ -3,7 +3,8 @@
 //!
 //! Who asks for work does it, and others help where there is enough: a layer of a network may take less time than a thread
 //! that sleeps takes to wake up, and online every layer waits for the one before. Who asked waits until each helper has woken
-//! up, also where nothing is left to do: with more threads than idle cores, that costs more than the help gives.
+//! up, also where nothing is left to do: with more threads than idle cores, that costs more than the help gives. So does a helper
+//! that is still busy for another thread of this party: it comes when that one has no items left.
 //!
 //! A server that computes on what is still arriving does so beside the thread that waits for the connection
 //! (`offline::server::answering`). Only one thread ever holds the connection, and it receives all of one leg before it
@@ -63,13 +64,23 @@ impl Workers {
         items: Vec<T>,
         run: impl Fn(T) -> Result<R, E> + Sync,
     ) -> Result<Vec<R>, E> {
+        self.map_beyond(ALONE, items, run)
+    }
+
+    /// The same; others help where one thread would take longer than this.
+    fn map_beyond<T: Send, R: Send, E: Send>(
+        &self,
+        alone: Duration,
+        items: Vec<T>,
+        run: impl Fn(T) -> Result<R, E> + Sync,
+    ) -> Result<Vec<R>, E> {
         let mut items = items.into_iter();
         if self.pool.is_none() || items.len() < 3 {
             return items.map(run).collect();
         }
         let start = Instant::now();
         let mut results: Vec<R> = items.next().map(&run).transpose()?.into_iter().collect();
-        let others = match is_long(start.elapsed(), items.len()) {
+        let others = match takes(start.elapsed(), items.len()) >= alone {
             true => self.divide(items.collect(), run),
             false => items.map(run).collect(),
         };
@@ -99,9 +110,9 @@ impl Workers {
     }
 }
 
-/// Whether so many items are worth waking others for, by the time that one took.
-fn is_long(one: Duration, count: usize) -> bool {
-    one.saturating_mul(count.try_into().unwrap_or(u32::MAX)) >= ALONE
+/// How long so many items take one thread, by the time that one took.
+fn takes(one: Duration, count: usize) -> Duration {
+    one.saturating_mul(count.try_into().unwrap_or(u32::MAX))
 }
 
 /// The calling thread and helpers take items in turn until none is left, or one failed.
@@ -203,16 +214,35 @@ mod tests {
 
     #[test]
     fn little_work_wakes_nobody() {
-        assert!(!is_long(Duration::ZERO, usize::MAX));
-        assert!(!is_long(Duration::from_micros(1), 50));
-        assert!(is_long(Duration::from_micros(1), 70));
-        assert!(is_long(Duration::from_secs(1), usize::MAX));
+        assert_eq!(takes(Duration::ZERO, usize::MAX), Duration::ZERO);
+        assert_eq!(takes(Duration::from_micros(1), 70), Duration::from_micros(70));
+        assert_eq!(takes(Duration::MAX, usize::MAX), Duration::MAX);
+        let own = std::thread::current().id();
         for workers in all() {
             let run = |()| {
                 pause(1);
                 Ok::<_, ()>(std::thread::current().id())
             };
-            assert_eq!(workers.map(vec![(); 2], run).unwrap(), [std::thread::current().id(); 2]);
+            assert_eq!(workers.map(vec![(); 2], run).unwrap(), [own; 2]);
+            assert_eq!(workers.map_beyond(Duration::MAX, vec![(); 50], run).unwrap(), [own; 50]);
+        }
+    }
+
+    #[test]
+    fn enough_work_wakes_everybody_behind_the_first_item() {
+        for workers in all() {
+            // Nobody goes on before each has an item; the first is done alone.
+            let meeting = Barrier::new(workers.threads());
+            let run = |item: usize| {
+                if item > 0 {
+                    meeting.wait();
+                }
+                Ok::<_, ()>(std::thread::current().id())
+            };
+            let items = (0..=2 * workers.threads()).collect();
+            let who: HashSet<_> =
+                workers.map_beyond(Duration::ZERO, items, run).unwrap().into_iter().collect();
+            assert_eq!(who.len(), workers.threads());
         }
     }
 

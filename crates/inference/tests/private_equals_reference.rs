@@ -183,7 +183,7 @@ fn every_family_of_the_zoo_at_small_size() {
 /// stages, strided stems, signs on sums, merged branches, either shortcut, the ends of cells. ReLUs among them may be exact.
 #[test]
 fn shared_signs_of_every_kind() {
-    for (seed, name) in [
+    let names = [
         "signet:signs=0+2+4,stream=4+8+16,depths=1+1+1",
         "signet:signs=0+4,values=1,stream=4+8,depths=1+1",
         "signet:signs=2+2,values=2,stream=8+8,depths=2+1,slopes=no",
@@ -193,10 +193,15 @@ fn shared_signs_of_every_kind() {
         "signet:signs=2+4,values=4,stream=4+8,depths=1+1,stem-filter=5,stem-stride=2",
         "signet:signs=2+4,values=4,stream=4+8,depths=1+1,stem-filter=7,stem-stride=4",
         "sphynx:c=2,d=3,reduce=0+1,values=2",
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ];
+    let signet = zoo::families().iter().find(|family| family.pattern.starts_with("signet")).unwrap();
+    for (option, _) in signet.options {
+        assert!(
+            names.iter().any(|name| name.contains(&format!("{option}="))),
+            "no network here has {option}"
+        );
+    }
+    for (seed, name) in names.into_iter().enumerate() {
         let spec = build(name, 16);
         let model = frozen(&spec, None, seed as u64);
         assert_eq!(model.outline().relu_count(), network::cost::Cost::of(&spec).relus, "{name}");
@@ -294,21 +299,24 @@ fn values_outside_of_their_ranges_wrap_as_in_the_reference() {
 
 #[test]
 fn several_inferences_after_one_set_up_and_bounded_memory() {
-    let model = frozen(&build("resnet10:m=4", 16), None, 6);
-    let images: Vec<_> = (0..3).map(|number| Image::random(model.outline().input, 50 + number)).collect();
-    let (answers, expected, ..) =
-        run_both_parties(&model, Reveal::Logits, WeightMemory::AtMost(100_000), &images);
-    for (answer, expected) in answers.into_iter().zip(expected) {
-        assert_eq!(answer, Answer::Logits(expected));
+    for model in [frozen(&build("resnet10:m=4", 16), None, 6), support::sign_sharing_model()] {
+        let images: Vec<_> = (0..3).map(|number| Image::random(model.outline().input, 50 + number)).collect();
+        let (answers, expected, ..) =
+            run_both_parties(&model, Reveal::Logits, WeightMemory::AtMost(100_000), &images);
+        assert_eq!(answers, expected.into_iter().map(Answer::Logits).collect::<Vec<_>>());
     }
 }
 
 #[test]
 fn a_batch_shares_round_trips_and_gives_every_image_its_own_answer() {
     let spec = build("resnet10:m=4", 16);
-    let model = frozen(&spec, Some(&mixed_mask(&spec)), 10);
+    assert_batch_equals_reference(&frozen(&spec, Some(&mixed_mask(&spec)), 10));
+    assert_batch_equals_reference(&support::sign_sharing_model());
+}
+
+fn assert_batch_equals_reference(model: &InferenceModel) {
     let images: Vec<_> = (0..3).map(|number| Image::random(model.outline().input, 20 + number)).collect();
-    let served = Arc::new(ServedModel::new(&model, Reveal::Logits, WeightMemory::Everything).unwrap());
+    let served = Arc::new(ServedModel::new(model, Reveal::Logits, WeightMemory::Everything).unwrap());
     let (client_end, server_end) = memory_pair();
     let server = thread::spawn(move || {
         let mut server = Server::accept(Connection::new(server_end, Role::Server), served, b"").unwrap();
@@ -323,7 +331,7 @@ fn a_batch_shares_round_trips_and_gives_every_image_its_own_answer() {
     let answers = client.classify_batch(batch).unwrap();
     let secrets = records.into_iter().zip(server.join().unwrap());
     for ((answer, image), secrets) in answers.into_iter().zip(&images).zip(secrets) {
-        assert_eq!(answer, Answer::Logits(expected(&model, client.plan(), image, secrets)));
+        assert_eq!(answer, Answer::Logits(expected(model, client.plan(), image, secrets)));
     }
     let online = client.connection().transcript().phase(Phase::Online);
     let planned = client.plan().traffic(client.depth()).online;
@@ -358,13 +366,50 @@ fn a_watcher_hears_of_every_layer_and_byte_of_the_offline_phase() {
     assert_eq!(heard.last().unwrap().1 + last as u64, all);
 }
 
+/// Deep trees of transfers, for slow links, send other bytes and give the same answer.
+#[test]
+fn deep_trees_give_the_answer_of_the_reference_with_fewer_bytes() {
+    for model in [support::tiny_model(), support::sign_sharing_model()] {
+        let image = Image::random(model.outline().input, 61);
+        let served = support::served(&model);
+        let (client_end, server_end) = memory_pair();
+        let server = thread::spawn(move || {
+            let mut server = Server::accept(Connection::new(server_end, Role::Server), served, b"").unwrap();
+            let prepared = server.prepare().unwrap();
+            let seed = prepared.mask_seed();
+            server.classify(prepared).unwrap();
+            seed
+        });
+        let wishes = Wishes { depth: Some(Depth::Eight), ..Wishes::default() };
+        let connection = Connection::new(client_end, Role::Client);
+        let mut client = Client::connect_with(connection, &wishes, b"").unwrap();
+        assert_eq!(client.depth(), Depth::Eight);
+        let mut prepared = client.prepare_recorded().unwrap();
+        let record = prepared.take_record().unwrap();
+        let answer = client.classify(prepared, &image).unwrap();
+        let secrets = (record, server.join().unwrap());
+        assert_eq!(answer, Answer::Logits(expected(&model, client.plan(), &image, secrets)));
+        let [deep, shallow] = [Depth::Eight, Depth::Four].map(|depth| client.plan().traffic(depth));
+        let transcript = client.connection().transcript();
+        assert_eq!(transcript.phase(Phase::SetUp), deep.set_up);
+        assert_eq!(transcript.phase(Phase::Offline), deep.offline);
+        assert_eq!(transcript.phase(Phase::Online), deep.online);
+        assert!(deep.offline.bytes_up < shallow.offline.bytes_up);
+    }
+}
+
 /// Second halves of answers cross once, and serve every inference of the session.
 #[test]
 fn further_inferences_of_a_session_send_no_second_halves() {
-    let model = support::tiny_model();
+    for model in [support::tiny_model(), support::sign_sharing_model()] {
+        assert_second_halves_cross_once(&model);
+    }
+}
+
+fn assert_second_halves_cross_once(model: &InferenceModel) {
     let images: Vec<_> = (0..3).map(|seed| Image::random(model.outline().input, 40 + seed)).collect();
     let (answers, expected, transcript, planned) =
-        run_both_parties(&model, Reveal::Logits, WeightMemory::Everything, &images);
+        run_both_parties(model, Reveal::Logits, WeightMemory::Everything, &images);
     assert_eq!(answers, expected.into_iter().map(Answer::Logits).collect::<Vec<_>>());
     let (first, again) = (planned.offline, planned.later_offline);
     let offline = transcript.phase(Phase::Offline);
@@ -430,10 +475,15 @@ fn a_returning_client_gets_no_second_halves() {
 
 #[test]
 fn any_number_of_threads_gives_the_same_answer() {
-    let spec = build("resnet10:m=20", 16);
-    let model = frozen(&spec, Some(&mixed_mask(&spec)), 11);
+    for name in ["resnet10:m=20", "signet:signs=16+16,values=4,stream=32+64,depths=1+1"] {
+        let spec = build(name, 16);
+        assert_threads_give_the_same_answer(&frozen(&spec, Some(&mixed_mask(&spec)), 11));
+    }
+}
+
+fn assert_threads_give_the_same_answer(model: &InferenceModel) {
     let image = Image::random(model.outline().input, 30);
-    let served = Arc::new(ServedModel::new(&model, Reveal::Logits, WeightMemory::Everything).unwrap());
+    let served = Arc::new(ServedModel::new(model, Reveal::Logits, WeightMemory::Everything).unwrap());
     let (client_end, server_end) = memory_pair();
     let server = thread::spawn(move || {
         let mut server = Server::accept(Connection::new(server_end, Role::Server), served, b"").unwrap();
@@ -449,7 +499,7 @@ fn any_number_of_threads_gives_the_same_answer() {
     let record = prepared.take_record().unwrap();
     let answer = client.classify(prepared, &image).unwrap();
     let secrets = (record, server.join().unwrap());
-    assert_eq!(answer, Answer::Logits(expected(&model, client.plan(), &image, secrets)));
+    assert_eq!(answer, Answer::Logits(expected(model, client.plan(), &image, secrets)));
     assert_eq!(
         client.connection().transcript().phase(Phase::Online),
         client.plan().traffic(client.depth()).online
@@ -458,10 +508,14 @@ fn any_number_of_threads_gives_the_same_answer() {
 
 #[test]
 fn the_class_alone_is_the_class_of_the_logits() {
-    let model = frozen(&build("resnet10:m=4", 16), None, 7);
+    assert_class_is_that_of_the_logits(&frozen(&build("resnet10:m=4", 16), None, 7));
+    assert_class_is_that_of_the_logits(&support::sign_sharing_model());
+}
+
+fn assert_class_is_that_of_the_logits(model: &InferenceModel) {
     let images: Vec<_> = (0..2).map(|number| Image::random(model.outline().input, 90 + number)).collect();
     let (answers, expected, transcript, planned) =
-        run_both_parties(&model, Reveal::Class, WeightMemory::Everything, &images);
+        run_both_parties(model, Reveal::Class, WeightMemory::Everything, &images);
     for (answer, expected) in answers.iter().zip(expected) {
         let Answer::Class(class) = answer else { panic!("the class alone was asked for") };
         // The circuit compares unrounded logits; rounded ones may tie.

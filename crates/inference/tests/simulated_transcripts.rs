@@ -164,8 +164,7 @@ fn plan_of(outline: &ModelOutline, terms: Terms) -> Plan {
     Plan::new(Arc::new(outline.clone()), terms).unwrap()
 }
 
-/// Gates, and circuits.
-/// Both roundings of ReLUs, and shared signs, which round by shares in either.
+/// Gates and circuits: both roundings of ReLUs, and shared signs, which round by shares in either.
 fn cases() -> Vec<(InferenceModel, Terms)> {
     let by_shares = Terms { reveal: Reveal::Logits, relus: ReluRounding::Stochastic };
     let relus = both_terms().map(|terms| (tiny_model(), terms));

@@ -104,6 +104,14 @@ impl DataSection {
     pub fn request(&self) -> DataRequest {
         DataRequest { kind: self.set, side: self.side, synthetic: self.synthetic.unwrap_or_default() }
     }
+
+    /// How many of so many training images are held out.
+    pub fn held_out_of(&self, images: usize) -> usize {
+        match self.train_on {
+            TrainOn::All => 0,
+            TrainOn::Split => self.held_out.unwrap_or(images / 10).min(images),
+        }
+    }
 }
 
 /// Which training images are used.

@@ -175,7 +175,7 @@ pub(crate) struct ImageMemory {
 }
 
 impl ImageMemory {
-    /// Enough for an image of either, also while one of the other is kept.
+    /// Enough for an image of either: the largest turn, beside the most that is kept of one.
     pub(crate) fn max(self, other: Self) -> Self {
         Self {
             turn: self.turn.max(other.turn),
@@ -261,11 +261,16 @@ mod tests {
 
     /// The largest turn is one model's, the most that is kept another's.
     #[test]
-    fn a_share_is_enough_to_keep_an_image_of_one_model_beside_a_turn_of_another() {
+    fn a_share_is_enough_for_an_image_of_any_model() {
         let heavy = ImageMemory { turn: 100, kept: 1, stored: 0 };
-        let wide = ImageMemory { turn: 10, kept: 50, stored: 0 };
-        let share = Limits::default().client_share(0, heavy.max(wide)).unwrap();
-        assert_eq!(share, ClientShare { memory: 150, kept: 50 });
+        let wide = ImageMemory { turn: 10, kept: 50, stored: 5 };
+        let ClientShare { memory, kept } = Limits::default().client_share(0, heavy.max(wide)).unwrap();
+        for ImageMemory { turn, kept: own, stored } in [heavy, wide] {
+            assert!(own <= kept, "what the client keeps of the image");
+            assert!(kept + turn <= memory, "a turn beside all that it may keep");
+            assert!(turn + own + stored <= memory, "the image through the store");
+        }
+        assert_eq!((memory, kept), (155, 55));
     }
 
     #[test]

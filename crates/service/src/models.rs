@@ -109,7 +109,7 @@ impl Settings {
                         None => ServedModel::new(&model, self.terms(), memory),
                     };
                     let refusal = |source| ModelError::Unserved { path: path.clone(), source };
-                    info!(model = %name, relus = model.outline().relu_count(), "loaded");
+                    info!(model = %name, counts = %model.outline().counts(), "loaded");
                     Arc::new(served.map_err(refusal)?)
                 }
             };

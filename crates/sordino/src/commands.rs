@@ -73,7 +73,7 @@ enum Verb {
     Evaluate(evaluate::Arguments),
     /// Take ReLUs from a network by one of the papers' methods, and train what is left.
     Optimize(optimize::Arguments),
-    /// Run many recipes that optimize networks, and keep the front of ReLUs against accuracy.
+    /// Run many recipes that optimize networks, and keep the front of comparisons against accuracy.
     Sweep(sweep::Arguments),
     /// Show which results no other beats, and make one page of them beside the papers'.
     Pareto(pareto::Arguments),

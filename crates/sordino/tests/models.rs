@@ -13,7 +13,7 @@ use sordino::network::inference_model::InferenceModel;
 use sordino::network::walk::Operation;
 use sordino::network::weights::{FloatWeights, LayerWeights};
 use sordino::network::zoo;
-use support::scratch::ScratchFile;
+use support::scratch::{ScratchFile, ScratchFolder};
 
 /// Small enough for every test to run it in private.
 const SMALL: [&str; 5] = ["resnet10:m=4", "--input", "16", "--classes", "10"];
@@ -326,6 +326,38 @@ fn a_frozen_model_is_frozen_anew_with_narrower_rings_and_the_same_weights() {
 }
 
 #[test]
+fn a_wider_margin_holds_larger_values() {
+    let file = ScratchFile::new("margin.sordino");
+    let room = |margin: &[&str]| {
+        let report = json(&small("freeze"), &[&["-o", file.path()], margin].concat());
+        (report["margin"].as_f64().unwrap(), report["least_room"].as_f64().unwrap())
+    };
+    let (usual, wide) = (room(&[]), room(&["--margin", "8"]));
+    assert_eq!((usual.0, wide.0), (2.0, 8.0));
+    assert!(wide.1 >= 2.0 * usual.1, "{usual:?} {wide:?}");
+    assert_eq!(json(&["verify", file.path()], &["-n", "1"])["matches_reference"], true);
+}
+
+/// The shipped signet: counted as what it is, and equal to the reference in private.
+#[test]
+fn the_shipped_model_with_shared_signs_runs_in_private() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../models/signet-lean-cifar100.sordino");
+    let inspected = json(&["inspect", file], &[]);
+    assert_eq!((&inspected["comparisons"], &inspected["gated_values"]), (&json!(13_056), &json!(39_168)));
+    let photograph = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/photographs/goldfish.jpg");
+    let images = ScratchFolder::new("photograph");
+    std::fs::copy(photograph, images.at("goldfish.jpg")).unwrap();
+    let verified = json(&["verify", file], &["--images", &images.at("")]);
+    assert_eq!((&verified["images"], &verified["matches_reference"]), (&json!(1), &json!(true)));
+    for report in [&inspected, &verified] {
+        assert!(report.get("relus").is_none() && report.get("relus_of").is_none(), "{report}");
+    }
+    let text = stdout(&["inspect", file], &["--private"]);
+    assert!(text.contains("comparisons") && text.contains("gated values"), "{text}");
+    assert!(!text.contains("ReLUs"), "{text}");
+}
+
+#[test]
 fn models_and_networks_are_told_apart() {
     let file = ScratchFile::new("apart.sordino");
     stdout(&small("freeze"), &["-o", file.path()]);
@@ -343,6 +375,8 @@ fn models_and_networks_are_told_apart() {
         (vec!["freeze", "resnet10:m=4", "-o", "x.sordino", "--weight-bits", "9"], "choose 8 or 12"),
         (vec!["freeze", "resnet10:m=4", "-o", "x.sordino", "--activation-bits", "25"], "activation bits"),
         (vec!["freeze", "resnet10:m=4", "-o", "x.sordino", "--max-ring-bits", "63"], "widest ring of 63"),
+        (vec!["freeze", "resnet10:m=4", "-o", "x.sordino", "--margin", "0.5"], "margin of 0.5"),
+        (vec!["verify", file.path(), "--margin", "4"], "name the network it came from"),
         (
             vec!["freeze", file.path(), "-o", "x.sordino", "--weight-bits", "12"],
             "weights and classes are fixed",

@@ -75,6 +75,15 @@ fn a_plan_says_what_would_be_searched_and_trained() {
     let text =
         plan(&["--data", "synthetic", "--budget", "6.4K", "--cells", "published", "--locations", "thirds"]);
     assert!(!text.contains("search of"), "{text}");
+    assert!(text.contains("ReLUs") && !text.contains("gated"), "{text}");
+    let found = ["--cells", "published", "--locations", "thirds"];
+    let sharing = ["--data", "synthetic", "--budget", "6.4K", "--network", "sphynx:values=2"];
+    let text = plan(&[&sharing[..], &found].concat());
+    assert!(
+        text.contains("comparisons") && text.contains("gated values") && !text.contains("ReLUs"),
+        "{text}"
+    );
+    assert_eq!(text.matches("6,400").count(), 2, "as many values follow a sign as decide: {text}");
 }
 
 #[cfg(feature = "training")]

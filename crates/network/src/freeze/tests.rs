@@ -422,6 +422,53 @@ fn values_beyond_the_margin_are_counted() {
 }
 
 #[test]
+fn widths_are_reported_with_the_largest_value_they_hold() {
+    for name in ["resnet10:m=2", "signet:signs=0+2,values=3,stream=4+4,depths=1+1"] {
+        let spec = zoo::build(name, 8, 10).unwrap();
+        let (weights, calibration) = (FloatWeights::random(&spec, 2), images(&spec, 1, 2));
+        let frozen = |margin: f32| {
+            let options = FreezeOptions { margin, ..FreezeOptions::default() };
+            freeze(&spec, &weights, None, &calibration, &options).unwrap()
+        };
+        let (model, report) = frozen(2.0);
+        let outline = model.outline();
+        let traces: Vec<_> =
+            calibration.iter().map(|image| reference::trace(&model, image, None).unwrap()).collect();
+        for WidthReport { step, width, largest, room, name } in &report.widths {
+            let value = outline.steps.get(*step).map_or(outline.output(), |step| step.inputs[0]);
+            let values = traces.iter().flat_map(|trace| &trace.values[value.0]);
+            assert_eq!(*largest, values.map(|value| value.unsigned_abs()).max().unwrap(), "{name}");
+            assert_eq!(*room, (1_u64 << (width - 1)) as f64 / *largest as f64, "{name}");
+        }
+        let is_read = |step: &ModelStep| {
+            matches!(step.operation, ModelOperation::Activate { .. } | ModelOperation::Gate(_))
+        };
+        assert_eq!(report.widths.len(), outline.steps.iter().filter(|step| is_read(step)).count() + 1);
+        let (before, after) = (report.least_room, frozen(8.0).1.least_room);
+        assert!(before >= 1.9 && after >= 7.6, "{name}: {before} and {after}");
+    }
+}
+
+/// A value that follows another one's sign wraps by itself, so it is counted by itself.
+#[test]
+fn a_follower_alone_may_overflow() {
+    let spec = zoo::build("signet:signs=2,values=3,stream=4,depths=1,slopes=no", 8, 10).unwrap();
+    let weights = FloatWeights::random(&spec, 2);
+    let one = images(&spec, 1, 1);
+    let (model, _) = freeze(&spec, &weights, None, &one, &FreezeOptions::default()).unwrap();
+    let is_gate = |step: &&ModelStep| matches!(step.operation, ModelOperation::Gate(_));
+    let step = model.outline().steps.iter().find(is_gate).unwrap();
+    let ModelOperation::Gate(gate) = &step.operation else { unreachable!("it was found as one") };
+    let trace = reference::trace(&model, &one[0], None).unwrap();
+    assert_eq!(count_overflows(&model, &trace), 0);
+    for channel in 0..3 {
+        let mut beyond = trace.clone();
+        beyond.values[step.inputs[0].0][channel * 64] = 1 << (gate.width - 1);
+        assert_eq!(count_overflows(&model, &beyond), 1, "channel {channel} of the first sign's");
+    }
+}
+
+#[test]
 fn a_coarse_outline_tells_no_scale_of_a_channel() {
     let spec = zoo::build("resnet18:m=4", 16, 10).unwrap();
     let images: Vec<_> = (0..4).map(|seed| Image::random(spec.draft().input, seed)).collect();

@@ -9,7 +9,7 @@ use network::spec::{Draft, NetworkSpec};
 use network::zoo::genotype::Genotype;
 use recipes::data::DataKind;
 use recipes::method::l1_pruning::L1PruningSection;
-use recipes::method::sphynx::{CellsSource, LocationSource, SphynxPlan, SphynxSection, plan};
+use recipes::method::sphynx::{CellsSource, LocationSource, SphynxPlan, SphynxSection, Strategy, plan};
 use recipes::method::{
     DeepReduceSection, OptimizeError, OptimizeSection, PlannedNetwork, ReluBudget, SnlSection, candidates,
     own_teacher,
@@ -333,23 +333,24 @@ fn sphynx_price(
     let epochs = if section.only_search { 0 } else { recipe.training.epochs };
     let search = &section.cell_search;
     let cell_epochs = if section.searches_cells() { search.epochs } else { 0 };
-    let parts = images(recipe) as f64 / SEARCHED_IMAGES * (search.depth as f64 / SEARCHED_DEPTH);
-    let mut minutes = f64::from(cell_epochs) * SEARCH_MINUTES * parts;
-    let mut trained = 0;
-    for (index, plan) in sphynx_plans(recipe, section, spec)?.iter().enumerate() {
+    let steps = u64::from(cell_epochs) * (images(recipe) / 2 / search.batch().max(1) as u64);
+    let forward_passes = if search.strategy == Strategy::DartsSecond { SECOND_ORDER } else { 1.0 };
+    let step = SEARCH_STEP_MS * (search.depth as f64 / SEARCHED_DEPTH) * forward_passes;
+    let mut minutes = steps as f64 * step / 60_000.0;
+    let (mut trained, mut teacher) = (0, teacher);
+    let needs_teacher = recipe.training.loss.distillation.is_some() && recipe.teacher.is_none();
+    for plan in &sphynx_plans(recipe, section, spec)? {
         let network = sphynx_network(plan)?;
-        let mut teacher = teacher;
-        let needs_teacher = recipe.training.loss.distillation.is_some() && recipe.teacher.is_none();
+        // The first network's teacher serves all.
         if needs_teacher && teacher.is_none() {
             let taught = NetworkSection::named(&format!("{},modules=relu", network.network));
             let Draft { input, classes, .. } = spec.draft();
             let macs = Cost::of(&taught.build(*input, *classes)?).macs;
-            // The first network's teacher serves all.
-            minutes += if index == 0 { training_minutes(recipe, macs, None, epochs) } else { 0.0 };
+            minutes += training_minutes(recipe, macs, None, epochs);
             teacher = Some(macs);
         }
         minutes += training_minutes(recipe, network.cost.macs, teacher, epochs);
-        trained += 1;
+        trained += usize::from(!section.only_search);
         if plan.known_locations()?.is_none() {
             let candidates = plan.candidates(section).len();
             let grid = section.location_search.grid_epochs;
@@ -362,20 +363,23 @@ fn sphynx_price(
     Ok((trained, minutes))
 }
 
-/// Minutes of an epoch of a search of cells, by a measured step (docs/src/results/search.md), for so many images and cells. A step
-/// takes the time of its operations, not of its multiplications.
-const SEARCH_MINUTES: f64 = 0.5;
-const SEARCHED_IMAGES: f64 = 50_000.0;
+/// A step of a search of eight cells, estimated: from one that was written in PyTorch, outside this code
+/// (docs/src/results/search.md). It takes the time of its operations, not of its multiplications or images.
+const SEARCH_STEP_MS: f64 = 76.6;
 const SEARCHED_DEPTH: f64 = 8.0;
+/// How much longer one of second order takes: two losses of the weights more, a guess.
+const SECOND_ORDER: f64 = 2.0;
 /// Epochs that a search by the authors' schedule is priced at.
 const PATIENT_EPOCHS: u32 = 80;
 
+/// Images that are learned from.
 fn images(recipe: &Recipe) -> u64 {
-    match recipe.data.set {
+    let all = match recipe.data.set {
         DataKind::TinyImageNet => 100_000,
-        DataKind::Synthetic => recipe.data.request().synthetic.training as u64,
+        DataKind::Synthetic => recipe.data.request().synthetic.training,
         _ => 50_000,
-    }
+    };
+    (all - recipe.data.held_out_of(all)) as u64
 }
 
 fn training_minutes(recipe: &Recipe, macs: u64, teacher: Option<u64>, epochs: u32) -> f64 {

@@ -144,12 +144,12 @@ impl Report {
     fn write_rescales(&self, out: &mut dyn Write) -> anyhow::Result<()> {
         let FreezeReport { rescales, rescaling_round_trips, .. } = &self.freezing;
         if rescales.is_empty() {
-            writeln!(out, "no rescaling besides those of ReLU layers")?;
+            writeln!(out, "no rescaling besides those of activations")?;
             return Ok(());
         }
         let count = counted(rescales.len() as u64, "rescaling");
         let round_trips = counted(*rescaling_round_trips as u64, "round trip");
-        writeln!(out, "{count} that no ReLU asked for, {round_trips} for nothing else:")?;
+        writeln!(out, "{count} that no activation asked for, {round_trips} for nothing else:")?;
         for rescale in rescales {
             let price = if rescale.costs_round_trip {
                 "a round trip of its own"

@@ -75,6 +75,10 @@ pub(super) struct ModelArguments {
     /// The widest ring, 24 to 62 bits. Narrow rings make linear layers cheap; long runs of them pay with round trips.
     #[arg(long, default_value_t = FreezeOptions::default().widest_ring_bits, value_name = "BITS")]
     max_ring_bits: u32,
+    /// How many times larger than on the calibration images values may become; larger ones wrap. Each doubling widens rings by
+    /// one bit.
+    #[arg(long, default_value_t = FreezeOptions::default().margin, value_name = "FACTOR")]
+    margin: f32,
     /// Fix the scales on the images of this folder (PNG, JPEG, WebP, GIF, BMP, TIFF) instead of random ones; trained weights want
     /// images of the kind they were trained on.
     #[arg(long, value_name = "DIR")]
@@ -282,6 +286,7 @@ impl ModelArguments {
             activation_bits,
             outline,
             widest_ring_bits: self.max_ring_bits,
+            margin: self.margin,
             ..usual
         })
     }

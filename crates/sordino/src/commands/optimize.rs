@@ -260,7 +260,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
             set.shape.height, set.shape.width
         )?;
         match &plan {
-            Preview::Sphynx(plans) => sphynx::write_plans(&recipe, plans, set.len(), out)?,
+            Preview::Sphynx(plans) => {
+                let images = set.len() - recipe.data.held_out_of(set.len());
+                sphynx::write_plans(&recipe, plans, images, out)?;
+            }
             plan => write_preview(plan, out)?,
         }
         // Steps on images of a folder, or of a few pixels, were not measured.

@@ -185,7 +185,7 @@ impl Job<'_> {
     ) -> Result<Vec<ResultRecord>, OptimizeRunError> {
         let teacher = self.sphynx_teacher(&networks[0], watch)?;
         for network in networks {
-            watch.part(&format!("training {}: {} ReLUs", network.title, network.cost.relus));
+            watch.part(&format!("training {}: {}", network.title, network.cost.counts()));
         }
         let jobs: Vec<(PathBuf, Recipe)> = networks
             .iter()
@@ -193,7 +193,7 @@ impl Job<'_> {
             .map(|(index, network)| {
                 let mut recipe = self.bare_recipe();
                 recipe.network = network.section();
-                recipe.title = format!("{}, {} ReLUs", network.title, network.cost.relus);
+                recipe.title = format!("{}, {}", network.title, network.cost.counts());
                 recipe.teacher = teacher.as_deref().map(|teacher| self.teacher_section(teacher));
                 (self.options.folder.join(numbered("trained", index)), recipe)
             })

@@ -77,7 +77,7 @@ impl Images {
         let (training, held_out) = match section.train_on {
             TrainOn::All => (training, None),
             TrainOn::Split => {
-                let count = section.held_out.unwrap_or(training.len() / 10).min(training.len());
+                let count = section.held_out_of(training.len());
                 let (kept, held_out) = held_out_split(&training.labels, count, HELD_OUT_SEED);
                 (training.subset(&kept), Some(training.subset(&held_out)))
             }

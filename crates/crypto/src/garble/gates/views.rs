@@ -415,6 +415,48 @@ fn the_server_sees_uniform_bits_of_each_value_given_what_they_share() {
     });
 }
 
+/// The reason why every value of a sign has pads of its own: with the same pads for two of them the client sees the difference of
+/// what the server hides.
+#[test]
+fn pads_that_two_values_share_give_their_difference_away() {
+    let shape = GateShape::new(3, 1, 4).unwrap().with_values_per_sign(3).unwrap();
+    let output = shape.output_bits();
+    let mut lanes = Lanes::of_bits(4 * output);
+    let pads = [(); 2].map(|()| [lanes.field(output), lanes.field(output)]);
+    // Two values that follow, of these shares at the server.
+    let differences = |shares: [u64; 2], pads: [&[Words; 2]; 2]| {
+        let [first, second] = [0, 1].map(|number| {
+            let constant = |value: u64| Secret::new(lanes.constant(value));
+            let gate = EnumeratedGate {
+                shape,
+                number: 1 + number,
+                slope: None,
+                lanes: lanes.count as usize,
+                coin: constant(1),
+                wraps: [1, 0].map(constant),
+                pads: pads[number].each_ref().map(copy),
+                turns: constant(0),
+                reverse: [5, 3, 1, 0].map(constant),
+                blinds: constant(6),
+            };
+            let chain = ServerChain { bits: 2, stars: constant(0), levels: Vec::new() };
+            gate.run(shares[number], 1, &chain, &lanes.constant(1)).opening[1].expose().clone()
+        });
+        let mut seen = vec![0_u64; 1 << output];
+        for (first, second) in first.iter().zip(&second) {
+            seen[(first.wrapping_sub(*second) & ((1 << output) - 1)) as usize] += 1;
+        }
+        seen
+    };
+    for shares in [[2, 2], [2, 6], [4, 0]] {
+        let shared = differences(shares, [&pads[0], &pads[0]]);
+        let certain: Vec<usize> = (0..shared.len()).filter(|place| shared[*place] > 0).collect();
+        assert_eq!((certain.len(), certain[0] == 0), (1, shares[0] == shares[1]), "{shares:?}");
+        let apart = differences(shares, [&pads[0], &pads[1]]);
+        assert!(apart.iter().all(|times| *times == lanes.count >> output), "{shares:?}");
+    }
+}
+
 /// The reason why p belongs to one inference: with the same p twice the client learns whether two signs differ.
 #[test]
 fn a_mask_that_is_used_twice_gives_the_difference_of_signs_away() {

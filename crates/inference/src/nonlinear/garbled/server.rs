@@ -57,7 +57,7 @@ impl ServerSide for GarbledPart {
             let tables = pieces(&mut tools.frame, lengths);
             let items = group.into_iter().zip(tables).collect();
             let (workers, offset) = (tools.workers, tools.offset);
-            chunks.extend(workers.map(items, |((garbler, labels), tables)| {
+            chunks.extend(workers.divide(items, |((garbler, labels), tables)| {
                 workers.with_workspace(|space| garbler.garble_into(offset, labels.expose(), tables, space))
             })?);
             tools.times.spent(Work::Garbling, start);

@@ -63,7 +63,7 @@ impl ServerSide for GatedPart {
             }
             let start = Instant::now();
             let (key, offset) = (tools.key, tools.offset);
-            let offers = tools.workers.map(group, |(labels, counters, reverse, seed)| {
+            let offers = tools.workers.divide(group, |(labels, counters, reverse, seed)| {
                 let (mut offer, mut coins) = (Vec::new(), seed.generator());
                 let forward = SenderSide { key, counters, offset, zero_labels: labels.expose() };
                 let gates = OfferedGates::new(shape, forward, reverse, &mut coins, &mut offer);

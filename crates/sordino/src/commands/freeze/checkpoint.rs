@@ -111,7 +111,7 @@ pub(super) fn freeze(arguments: &Arguments, path: &Path) -> anyhow::Result<Repor
     if arguments.model.changes_network() {
         bail!(
             "{} is trained: its size, ReLUs, classes and normalization are fixed; only --weight-bits, \
-             --activation-bits, --max-ring-bits and --outline can be chosen",
+             --activation-bits, --max-ring-bits, --margin and --outline can be chosen",
             path.display()
         );
     }

@@ -17,8 +17,8 @@ pub(super) fn freeze(arguments: &Arguments, path: &Path) -> anyhow::Result<Repor
     arguments.checkpoint.refuse_for_model()?;
     if arguments.model.changes_frozen() {
         bail!(
-            "{} is frozen: its size, ReLUs, weights and classes are fixed; only --activation-bits, --max-ring-bits and \
-             --outline can be chosen",
+            "{} is frozen: its size, ReLUs, weights and classes are fixed; only --activation-bits, --max-ring-bits, \
+             --margin and --outline can be chosen",
             path.display()
         );
     }

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use network::cost::Counts;
 use network::zoo::genotype::Genotype;
 use recipes::method::ReluBudget;
 use recipes::method::sphynx::{
@@ -84,7 +85,48 @@ pub(super) fn write_plans(
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let Some(recipes::method::OptimizeSection::Sphynx(section)) = &recipe.optimize else { return Ok(()) };
-    let mut table = Table::new(&["<part", "networks", "ReLUs", "epochs", "steps", "multiply-adds"]);
+    let parts = parts(recipe, section, plans, images)?;
+    let shares_signs = parts.iter().filter_map(|part| part.counts).any(Counts::shares_signs);
+    let mut columns = vec!["<part", "networks", if shares_signs { "comparisons" } else { "ReLUs" }];
+    columns.extend(shares_signs.then_some("gated values"));
+    columns.extend(["epochs", "steps", "multiply-adds"]);
+    let mut table = Table::new(&columns);
+    for Part { name, networks, counts, epochs, steps, multiply_adds } in parts {
+        let count = |of: fn(Counts) -> u64| counts.map_or_else(String::new, |counts| grouped(of(counts)));
+        let mut cells = vec![name, networks.to_string(), count(|counts| counts.comparisons)];
+        cells.extend(shares_signs.then(|| count(|counts| counts.gated_values)));
+        cells.extend([epochs.to_string(), grouped(steps), multiply_adds]);
+        table.row(cells);
+    }
+    table.write(out)?;
+    Ok(())
+}
+
+/// One part of an optimization.
+struct Part {
+    name: String,
+    networks: usize,
+    /// Of a network that is trained.
+    counts: Option<Counts>,
+    epochs: u32,
+    steps: u64,
+    /// Of one image; empty for searches.
+    multiply_adds: String,
+}
+
+impl Part {
+    fn search(name: String, networks: usize, epochs: u32, steps: u64) -> Self {
+        Self { name, networks, counts: None, epochs, steps, multiply_adds: String::new() }
+    }
+}
+
+fn parts(
+    recipe: &Recipe,
+    section: &SphynxSection,
+    plans: &[SphynxPlan],
+    images: usize,
+) -> anyhow::Result<Vec<Part>> {
+    let mut parts = Vec::new();
     let steps = |epochs: u32, images: usize, batch: usize| u64::from(epochs) * (images / batch.max(1)) as u64;
     if section.searches_cells() {
         let search = &section.cell_search;
@@ -93,66 +135,42 @@ pub(super) fn write_plans(
             Strategy::DartsSecond => "darts of second order",
             Strategy::PcDarts => "pc-darts",
         };
-        table.row(vec![
-            format!("search of cells, {word}, {} nodes", search.nodes),
-            "1".to_owned(),
-            String::new(),
-            search.epochs.to_string(),
-            grouped(steps(search.epochs, images / 2, search.batch())),
-            String::new(),
-        ]);
+        let name = format!("search of cells, {word}, {} nodes", search.nodes);
+        parts.push(Part::search(name, 1, search.epochs, steps(search.epochs, images / 2, search.batch())));
     }
     let trains_teacher = recipe.training.loss.distillation.is_some() && recipe.teacher.is_none();
+    let (epochs, batch) = (recipe.training.epochs, recipe.training.batch);
     for (index, plan) in plans.iter().enumerate() {
         let cells = plan.known_cells()?.unwrap_or_else(Genotype::sphynx);
         let known = plan.known_locations()?;
-        let candidates = plan.candidates(section);
+        // Cells and places that a search will find cost about what the published ones do.
+        let network = plan.network(&cells, known.unwrap_or([0, 1]))?;
+        let counts = Some(network.cost.counts());
         if known.is_none() {
-            let search = &section.location_search;
-            table.row(vec![
-                format!("search of locations for {} cells", plan.depth),
-                candidates.len().to_string(),
-                String::new(),
-                search.epochs.to_string(),
-                grouped(steps(search.epochs, images / 2, search.batch)),
-                String::new(),
-            ]);
+            let (search, candidates) = (&section.location_search, plan.candidates(section).len());
+            let name = format!("search of locations for {} cells", plan.depth);
+            let searching = steps(search.epochs, images / 2, search.batch);
+            parts.push(Part::search(name, candidates, search.epochs, searching));
             if let Some(epochs) = search.grid_epochs {
-                table.row(vec![
-                    "every candidate alone".to_owned(),
-                    candidates.len().to_string(),
-                    grouped(plan.relus),
-                    epochs.to_string(),
-                    grouped(steps(epochs, images, recipe.training.batch) * candidates.len() as u64),
-                    String::new(),
-                ]);
+                let steps = steps(epochs, images, batch) * candidates as u64;
+                let name = "every candidate alone".to_owned();
+                parts.push(Part { counts, ..Part::search(name, candidates, epochs, steps) });
             }
         }
         if section.only_search {
             continue;
         }
-        // Cells and places that a search will find cost about what the published ones do.
-        let network = plan.network(&cells, known.unwrap_or([0, 1]))?;
         let sign = if known.is_none() || plan.known_cells()?.is_none() { "about " } else { "" };
+        let multiply_adds = format!("{sign}{}", short(network.cost.macs));
+        let training = |name: String, counts: Option<Counts>| Part {
+            counts,
+            multiply_adds: multiply_adds.clone(),
+            ..Part::search(name, 1, epochs, steps(epochs, images, batch))
+        };
         if trains_teacher && index == 0 {
-            table.row(vec![
-                "the teacher: a ReLU before every convolution".to_owned(),
-                "1".to_owned(),
-                String::new(),
-                recipe.training.epochs.to_string(),
-                grouped(steps(recipe.training.epochs, images, recipe.training.batch)),
-                format!("{sign}{}", short(network.cost.macs)),
-            ]);
+            parts.push(training("the teacher: a ReLU before every convolution".to_owned(), None));
         }
-        table.row(vec![
-            format!("training c={} d={}", plan.channels, plan.depth),
-            "1".to_owned(),
-            grouped(plan.relus),
-            recipe.training.epochs.to_string(),
-            grouped(steps(recipe.training.epochs, images, recipe.training.batch)),
-            format!("{sign}{}", short(network.cost.macs)),
-        ]);
+        parts.push(training(format!("training c={} d={}", plan.channels, plan.depth), counts));
     }
-    table.write(out)?;
-    Ok(())
+    Ok(parts)
 }

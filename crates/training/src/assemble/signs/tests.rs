@@ -162,26 +162,67 @@ fn gradients_by_slopes_and_followers_are_those_of_differences() {
     }
 }
 
+/// What leaders learn where signs are kept to so large a part: all of it, none, or as scores say. By sign and place.
+fn assert_leaders_learn(grouping: &Grouping, activation: &dyn Fn(&Example) -> (Activation, Vec<f32>)) {
+    let example = Example::new(grouping);
+    let groups = grouping.groups(CHANNELS);
+    let signs = grouping.sign_of_channel(CHANNELS);
+    let slopes = to_floats(&public(example.parameters.leaf(0)));
+    let (x, factors) = (numbers("input", SIZE), numbers("factors", SIZE));
+    let (activation, kept) = activation(&example);
+    let [by_input, ..] = example.gradients(&maps("input", true), &activation);
+    let places = REST[1] * REST[2];
+    for index in 0..SIZE {
+        let sign = signs[channel(index)];
+        let group = &groups[sign];
+        if group[0] != channel(index) {
+            continue;
+        }
+        let kept = kept[sign * places + index % places];
+        let soft = 1.0 / (1.0 + (-4.0 * x[index]).exp());
+        let own = 1.0 - kept * f32::from(u8::from(x[index] < 0.0)) + slopes[channel(index)];
+        let others = group[1..].iter().map(|other| factors[beside(index, *other)] * x[beside(index, *other)]);
+        let expected = factors[index] * own + kept * 4.0 * soft * (1.0 - soft) * others.sum::<f32>();
+        near(by_input[index], expected, "leader");
+    }
+}
+
 #[test]
 fn a_leader_learns_from_a_soft_sign_what_it_does_to_the_others() {
     for grouping in groupings() {
+        let all = vec![1.0; grouping.signs(CHANNELS) * REST[1] * REST[2]];
+        assert_leaders_learn(&grouping, &|_| (Activation::Relu, all.clone()));
+    }
+}
+
+#[test]
+fn a_leader_learns_nothing_from_a_sign_that_is_dropped_and_a_part_where_it_is_kept_in_part() {
+    for grouping in groupings() {
+        let signs = grouping.signs(CHANNELS);
+        let places = REST[1] * REST[2];
+        let bits: Vec<u8> = (0..signs).map(|sign| u8::from(sign % 2 == 0)).collect();
+        assert_leaders_learn(&grouping, &|_| {
+            let dropped = Device::Cpu.bytes(&bits, &[1, signs as i64, 1, 1]).to_kind(Kind::Bool);
+            let kept = (0..signs * places).map(|place| f32::from(1 - bits[place / places])).collect();
+            (Activation::Mask { dropped }, kept)
+        });
+        assert_leaders_learn(&grouping, &|example| {
+            (Activation::Scored { keep: 1 }, to_floats(example.parameters.leaf(1)))
+        });
+    }
+}
+
+#[test]
+fn followers_of_masked_signs_have_the_gradients_of_differences() {
+    for grouping in groupings() {
         let example = Example::new(&grouping);
-        let groups = grouping.groups(CHANNELS);
-        let signs = grouping.sign_of_channel(CHANNELS);
-        let slopes = to_floats(&public(example.parameters.leaf(0)));
-        let (x, factors) = (numbers("input", SIZE), numbers("factors", SIZE));
-        let [by_input, ..] = example.gradients(&maps("input", true), &Activation::Relu);
-        for index in 0..SIZE {
-            let group = &groups[signs[channel(index)]];
-            if group[0] != channel(index) {
-                continue;
-            }
-            let soft = 1.0 / (1.0 + (-4.0 * x[index]).exp());
-            let own = f32::from(u8::from(x[index] >= 0.0)) + slopes[channel(index)];
-            let others =
-                group[1..].iter().map(|other| factors[beside(index, *other)] * x[beside(index, *other)]);
-            let expected = factors[index] * own + 4.0 * soft * (1.0 - soft) * others.sum::<f32>();
-            near(by_input[index], expected, "leader");
+        let (leaders, signs) = (example.leaders(), grouping.signs(CHANNELS));
+        let bits: Vec<u8> = (0..signs).map(|sign| u8::from(sign % 2 == 0)).collect();
+        let dropped = Device::Cpu.bytes(&bits, &[1, signs as i64, 1, 1]).to_kind(Kind::Bool);
+        let (input, activation) = (maps("input", false), Activation::Mask { dropped });
+        let [by_input, ..] = example.gradients(&input, &activation);
+        for index in (0..SIZE).filter(|index| leaders[channel(*index)] != channel(*index)) {
+            near(by_input[index], example.difference(&input, &activation, &input, index, 1e-6), "follower");
         }
     }
 }

@@ -286,7 +286,9 @@ mod tests {
             ("ablations", "", own("ablations"), 9),
             ("tiny-imagenet", "", own("tiny-imagenet"), 3),
             ("deepreduce-table-4", "", Path::new("runs/resnet18-cifar100").to_owned(), 10),
-            ("long", "", own("frontier"), 2),
+            // Each with views of its own: they run in two processes.
+            ("long", "signet-52k", own("frontier"), 1),
+            ("long", "wide-13k", own("frontier"), 1),
             ("processor", "deepreduce-", ships, 3),
         ];
         for (folder, prefix, expected_teacher, expected) in folders {

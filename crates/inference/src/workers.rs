@@ -115,7 +115,7 @@ fn takes(one: Duration, count: usize) -> Duration {
     one.saturating_mul(count.try_into().unwrap_or(u32::MAX))
 }
 
-/// The calling thread and helpers take items in turn until none is left, or one failed.
+/// The calling thread and helpers take items in turn until none is left, or one failed or panicked.
 fn share<T: Send, R: Send, E: Send>(
     pool: &rayon::ThreadPool,
     items: Vec<T>,
@@ -125,11 +125,12 @@ fn share<T: Send, R: Send, E: Send>(
     let done = Mutex::new(Vec::with_capacity(items.len()));
     let waiting = Mutex::new(items.into_iter().enumerate());
     let work = || {
+        let _line = EmptiedByPanic(&waiting);
         loop {
             let Some((place, item)) = locked(&waiting).next() else { return };
             let result = run(item);
             if result.is_err() {
-                locked(&waiting).by_ref().for_each(drop);
+                empty(&waiting);
             }
             locked(&done).push((place, result));
         }
@@ -141,6 +142,21 @@ fn share<T: Send, R: Send, E: Send>(
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_unstable_by_key(|(place, _)| *place);
     done.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Where a thread panics, the others find nothing more to do.
+struct EmptiedByPanic<'a, I: Iterator>(&'a Mutex<I>);
+
+impl<I: Iterator> Drop for EmptiedByPanic<'_, I> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            empty(self.0);
+        }
+    }
+}
+
+fn empty(line: &Mutex<impl Iterator>) {
+    locked(line).by_ref().for_each(drop);
 }
 
 /// What a mutex guards, also after a thread panicked: the panic goes on where the threads meet.
@@ -266,13 +282,16 @@ mod tests {
     #[test]
     fn a_panic_reaches_who_asked() {
         for workers in all() {
+            let begun = AtomicU32::new(0);
             let run = |item: u32| -> Result<(), ()> {
+                begun.fetch_add(1, Ordering::Relaxed);
                 pause(1);
                 assert!(item != 7, "seven");
                 Ok(())
             };
-            let map = AssertUnwindSafe(|| workers.map((0..20).collect(), run));
+            let map = AssertUnwindSafe(|| workers.map((0..2000).collect(), run));
             assert!(catch_unwind(map).is_err());
+            assert!(begun.into_inner() < 2000, "and ends the work");
             // And they work as before.
             assert_eq!(workers.map(vec![1, 2, 3], Ok::<u32, ()>), Ok(vec![1, 2, 3]));
         }

@@ -186,7 +186,7 @@ pub enum OptimizeError {
     SphynxPart,
     /// No channels and cells for a budget.
     #[error(
-        "no Sphynx network of three or more cells has {budget} ReLUs or fewer; the smallest for images of {side}x{side} has {least} (`sordino design sphynx --input {side} --budget {least}`)"
+        "no Sphynx network of three or more cells has {budget} {noun} or fewer; the smallest for images of {side}x{side} has {least} (`sordino design sphynx --input {side} --budget {least}`)"
     )]
     NoSphynxSize {
         /// What was asked for.
@@ -195,10 +195,12 @@ pub enum OptimizeError {
         side: usize,
         /// What there is.
         least: u64,
+        /// What those are called.
+        noun: &'static str,
     },
     /// Channels and cells beyond the budget.
     #[error(
-        "c={channels} and d={depth} make {relus} ReLUs for a budget of {budget}; give fewer, of at least 1 channel and 3 cells, or leave both out"
+        "c={channels} and d={depth} make {relus} {noun} for a budget of {budget}; give fewer, of at least 1 channel and 3 cells, or leave both out"
     )]
     SphynxSize {
         /// Channels.
@@ -209,6 +211,8 @@ pub enum OptimizeError {
         relus: u64,
         /// What was asked for.
         budget: u64,
+        /// What those are called.
+        noun: &'static str,
     },
     /// A depth that the paper does not have.
     #[error(

@@ -7,9 +7,9 @@ use network::freeze::{FreezeError, FreezeOptions, FreezeReport, count_overflows,
 use network::image::{Image, ImageError};
 use network::inference_model::{ImageFormat, InferenceModel};
 use network::mask::ActivationMask;
-use network::reference;
 use network::reference::bound::{ReluRounding, TrialShares};
 use network::reference::float::{self, FloatError};
+use network::reference::{self, Trace};
 use network::shape::Shape;
 use network::spec::NetworkSpec;
 use network::weights::FloatWeights;
@@ -191,18 +191,36 @@ pub enum TrialRounding {
 }
 
 impl TrialRounding {
-    fn logits(self, model: &InferenceModel, image: &Image, index: usize) -> Result<Vec<i64>, ImageError> {
+    fn trace(self, model: &InferenceModel, image: &Image, index: usize) -> Result<Trace, ImageError> {
         match self {
-            Self::Nearest => reference::run(model, image),
+            Self::Nearest => reference::trace(model, image, None),
             Self::Private(seed) => {
                 let seed = (u64::from(seed) << 28) + index as u64;
-                reference::run_with(model, image, &TrialShares { seed, relus: ReluRounding::Stochastic })
+                let shares = TrialShares { seed, relus: ReluRounding::Stochastic };
+                reference::trace(model, image, Some(&shares))
             }
         }
     }
 }
 
-/// The class that a model finds for each image of a set, on integers.
+/// What a model says of a set, on integers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelAnswers {
+    /// The class of each image.
+    pub classes: Vec<usize>,
+    /// Values of all images that do not fit their widths.
+    pub overflows: u64,
+}
+
+impl ModelAnswers {
+    /// How many classes are those of the labels.
+    pub fn correct(&self, labels: &[u16]) -> u64 {
+        labels.iter().zip(&self.classes).filter(|(label, class)| usize::from(**label) == **class).count()
+            as u64
+    }
+}
+
+/// Tries a model on each image of a set, on integers.
 ///
 /// # Errors
 /// When the images are of another kind.
@@ -212,17 +230,20 @@ pub fn model_answers(
     rounding: TrialRounding,
     threads: usize,
     watch: Watch<'_>,
-) -> Result<Vec<usize>, TrialError> {
+) -> Result<ModelAnswers, TrialError> {
     expect_images(model, set)?;
     let answers: Vec<AtomicUsize> = set.labels.iter().map(|_| AtomicUsize::new(0)).collect();
+    let overflows = AtomicU64::new(0);
     in_parallel(set.len(), threads, &|index| {
-        let logits = rounding.logits(model, &set.image(index), index)?;
-        let class = largest(logits.iter().map(|logit| *logit as f64));
+        let trace = rounding.trace(model, &set.image(index), index)?;
+        let class = largest(trace.logits.iter().map(|logit| *logit as f64));
         answers[index].store(class, Ordering::Relaxed);
+        overflows.fetch_add(count_overflows(model, &trace), Ordering::Relaxed);
         watch();
         Ok(())
     })?;
-    Ok(answers.into_iter().map(AtomicUsize::into_inner).collect())
+    let classes = answers.into_iter().map(AtomicUsize::into_inner).collect();
+    Ok(ModelAnswers { classes, overflows: overflows.into_inner() })
 }
 
 /// So many images, evenly over a set that may be sorted by class.

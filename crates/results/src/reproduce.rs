@@ -379,8 +379,9 @@ mod tests {
             section.further.clear();
             section.cells = CellsSource::Published;
         });
-        // Fifty epochs of half a minute.
-        assert!((alone - published - 25.0).abs() < 1e-6, "{alone} {published}");
+        // Fifty epochs of 390 steps.
+        let searching = 50.0 * 390.0 * 76.6 / 60_000.0;
+        assert!((alone - published - searching).abs() < 1e-6, "{alone} {published}");
         let given = changed(&search, &|section| {
             section.further.clear();
             section.locations = LocationSource::Published;

@@ -54,6 +54,8 @@ fn a_budget_that_no_network_meets_is_refused() {
     let optimize = |rest: &[&str]| refusal(&[&["optimize", "sphynx", "--data", "synthetic"], rest].concat());
     let text = optimize(&["--budget", "500"]);
     assert!(text.contains("500 ReLUs or fewer") && text.contains("768"), "{text}");
+    let text = optimize(&["--network", "sphynx:values=2", "--budget", "500"]);
+    assert!(text.contains("500 comparisons or fewer") && !text.contains("ReLU"), "{text}");
     let text = optimize(&["--budget", "25%"]);
     assert!(text.contains("give a count"), "{text}");
     let text = optimize(&["--budget", "9K", "--locations", "published"]);

@@ -28,7 +28,7 @@ mod sphynx;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use network::cost::Cost;
+use network::cost::{Cost, Counts};
 use network::spec::NetworkSpec;
 use recipes::file::{read_text, write_whole};
 use recipes::method::candidates::StageFinding;
@@ -143,8 +143,9 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn baseline(&self) -> u64 {
-        Cost::of(&self.spec).relus
+    /// What the network compares and gates before anything is taken from it.
+    fn whole(&self) -> Counts {
+        Cost::of(&self.spec).counts()
     }
 
     /// The teacher given, or the full network, trained first.
@@ -157,7 +158,10 @@ impl Job<'_> {
             OptimizeSection::SharedSigns(section) => {
                 watch.part(&format!("teacher: {}", section.teacher_network))
             }
-            _ => watch.part(&format!("teacher: {} with all its ReLUs", self.spec.name())),
+            _ => {
+                let (network, noun) = (self.spec.name(), self.whole().noun());
+                watch.part(&format!("teacher: {network} with all its {noun}"));
+            }
         }
         let folder = self.options.folder.join("teacher");
         self.train(recipe, &folder, watch)?;
@@ -239,7 +243,7 @@ impl Job<'_> {
             method: self.section.method().to_owned(),
             network: outcome.network.clone(),
             seed: recipe.seed,
-            compared: Compared::new(outcome.counts, self.baseline(), accuracy),
+            compared: Compared::new(outcome.counts, self.whole().comparisons, accuracy),
             macs,
             measured_on: tried.map_or_else(String::new, |tried| tried.on.clone()),
             float_accuracy: accuracy,

@@ -92,7 +92,7 @@ impl<'a> ClassifyingServer<'a> {
         let width = RingWidth::new(step.ring_bits)?;
         let narrowed = |image: &ServerImage| Ok(Share::new(image.shares.of(step.inputs[0]).narrowed(width)?));
         let inputs = self.images.iter().map(narrowed).collect::<Result<Vec<_>, InferenceError>>()?;
-        let outputs = convolve_all(self.workers, packed, &inputs, ALONE)?;
+        let outputs = convolve_all(self.workers, packed, &inputs, FEW_MULTIPLY_ADDS)?;
         let plane = step.shape.height * step.shape.width;
         let biases: Vec<i64> = biases.iter().flat_map(|bias| std::iter::repeat_n(*bias, plane)).collect();
         let biases = RingVector::from_signed(width, &biases);
@@ -139,7 +139,7 @@ impl<'a> ClassifyingServer<'a> {
 }
 
 /// Multiply-adds that one thread does sooner than others wake up to help.
-const ALONE: u64 = 3_000_000;
+const FEW_MULTIPLY_ADDS: u64 = 3_000_000;
 
 /// Every image through a layer: one alone by channels or rows, several by groups, divided among the threads unless there are
 /// fewer multiply-adds than `alone`.

@@ -1,14 +1,17 @@
 //! Masks drawn by chance, for measuring what a number of ReLUs costs.
 
 use super::{ActivationMask, Bits, SiteMask};
+use crate::cost::Cost;
 use crate::walk::{Network, Part};
 
 /// More ReLUs than there are.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{asked} ReLUs were asked for; {network} has {available} outside its stem")]
+#[error("{asked} {noun} were asked for; {network} has {available} outside its stem")]
 pub struct TooManyRelus {
     /// How many.
     pub asked: u64,
+    /// What those are called.
+    pub noun: &'static str,
     /// Of which network.
     pub network: String,
     /// How many it has.
@@ -25,7 +28,8 @@ impl ActivationMask {
         let outside = sites.iter().filter(|site| site.place.part != Part::Stem);
         let available = outside.map(|site| site.shape.scalars()).sum();
         if count > available {
-            return Err(TooManyRelus { asked: count, network: network.name().to_owned(), available });
+            let noun = Cost::of(network).counts().noun();
+            return Err(TooManyRelus { asked: count, noun, network: network.name().to_owned(), available });
         }
         let (mut left, mut wanted) = (available, count);
         let mut uniform = split_mix(seed);

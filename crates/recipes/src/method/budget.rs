@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use network::cost::Counts;
 use serde::{Deserialize, Serialize};
 
 /// How many ReLUs a result may keep.
@@ -16,11 +17,12 @@ pub enum ReluBudget {
 }
 
 impl ReluBudget {
-    /// The number of ReLUs for a network that has `baseline` of them.
+    /// The number of ReLUs (comparisons, where signs are shared) for a network of these costs.
     ///
     /// # Errors
     /// When it comes to none, or to more than the network has.
-    pub fn resolve(self, network: &str, baseline: u64) -> Result<u64, BudgetError> {
+    pub fn resolve(self, network: &str, whole: Counts) -> Result<u64, BudgetError> {
+        let baseline = whole.comparisons;
         let budget = match self {
             Self::Count(count) => count,
             Self::FractionOfBaseline(fraction) => (baseline as f64 * fraction).floor() as u64,
@@ -29,7 +31,8 @@ impl ReluBudget {
             return Err(BudgetError::Zero);
         }
         if budget > baseline {
-            return Err(BudgetError::AboveBaseline { budget, network: network.to_owned(), baseline });
+            let (network, noun) = (network.to_owned(), whole.noun());
+            return Err(BudgetError::AboveBaseline { budget, network, baseline, noun });
         }
         Ok(budget)
     }
@@ -117,7 +120,7 @@ pub enum BudgetError {
     Zero,
     /// More than there are.
     #[error(
-        "{network} has {baseline} ReLUs, fewer than the budget of {budget}; give a smaller budget or a larger network"
+        "{network} has {baseline} {noun}, fewer than the budget of {budget}; give a smaller budget or a larger network"
     )]
     AboveBaseline {
         /// What was asked for.
@@ -126,9 +129,11 @@ pub enum BudgetError {
         network: String,
         /// What it has.
         baseline: u64,
+        /// What those are called.
+        noun: &'static str,
     },
     /// Less than the method can reach.
-    #[error("{method} reaches {smallest} ReLUs on {network} and no fewer; the budget is {budget}")]
+    #[error("{method} reaches {smallest} {noun} on {network} and no fewer; the budget is {budget}")]
     BelowSmallest {
         /// The method.
         method: &'static str,
@@ -138,6 +143,8 @@ pub enum BudgetError {
         network: String,
         /// The smallest it can do.
         smallest: u64,
+        /// What those are called.
+        noun: &'static str,
     },
     /// A part where nothing is there to take a part of.
     #[error(
@@ -196,15 +203,25 @@ mod tests {
         }
     }
 
+    fn relus(comparisons: u64) -> Counts {
+        Counts { comparisons, gated_values: 0 }
+    }
+
     #[test]
     fn a_budget_lies_between_nothing_and_what_there_is() {
-        assert_eq!(ReluBudget::FractionOfBaseline(0.25).resolve("net", 1000), Ok(250));
-        assert_eq!(ReluBudget::Count(1000).resolve("net", 1000), Ok(1000));
-        assert_eq!(ReluBudget::FractionOfBaseline(0.0001).resolve("net", 1000), Err(BudgetError::Zero));
-        let text = ReluBudget::Count(1001).resolve("net", 1000).unwrap_err().to_string();
+        assert_eq!(ReluBudget::FractionOfBaseline(0.25).resolve("net", relus(1000)), Ok(250));
+        assert_eq!(ReluBudget::Count(1000).resolve("net", relus(1000)), Ok(1000));
+        assert_eq!(
+            ReluBudget::FractionOfBaseline(0.0001).resolve("net", relus(1000)),
+            Err(BudgetError::Zero)
+        );
+        let text = ReluBudget::Count(1001).resolve("net", relus(1000)).unwrap_err().to_string();
         assert_eq!(
             text,
             "net has 1000 ReLUs, fewer than the budget of 1001; give a smaller budget or a larger network"
         );
+        let signs = Counts { comparisons: 1000, gated_values: 3000 };
+        let text = ReluBudget::Count(1001).resolve("net", signs).unwrap_err().to_string();
+        assert!(text.starts_with("net has 1000 comparisons, fewer than"), "{text}");
     }
 }

@@ -133,7 +133,8 @@ pub fn choose(plans: &[PlannedNetwork], budget: u64) -> Result<&PlannedNetwork, 
     fitting.max_by_key(|plan| plan.cost.relus).ok_or_else(|| {
         let smallest = plans.iter().map(|plan| plan.cost.relus).min().unwrap_or(0);
         let network = plans.first().map_or_else(String::new, |plan| plan.network.clone());
-        BudgetError::BelowSmallest { method: "DeepReDuce", budget, network, smallest }.into()
+        let noun = plans.first().map_or("ReLUs", |plan| plan.cost.counts().noun());
+        BudgetError::BelowSmallest { method: "DeepReDuce", budget, network, smallest, noun }.into()
     })
 }
 

@@ -149,7 +149,7 @@ fn with_reuse(base: &Base, budget: u64) -> Result<PlannedNetwork, OptimizeError>
         return Ok(wider.filter(|plan| plan.cost.relus <= budget).unwrap_or(narrow));
     }
     let network = base.name(&with_low_budget_growth(&base.equalized), REUSE_CHANNELS);
-    Err(BudgetError::BelowSmallest { method: "DeepReShape", budget, network, smallest }.into())
+    Err(BudgetError::BelowSmallest { method: "DeepReShape", budget, network, smallest, noun: "ReLUs" }.into())
 }
 
 /// A row of Table 5, 11 or 12: image side, blocks of the third stage, count as printed, what it stands for.
@@ -254,9 +254,9 @@ pub fn plan_for(
     let smallest = plans.iter().map(|plan| plan.cost.relus).min().unwrap_or(0);
     let fitting = plans.into_iter().filter(|plan| plan.cost.relus <= budget && plan.cost.relus > 0);
     let network = name.to_owned();
-    fitting
-        .max_by_key(|plan| plan.cost.relus)
-        .ok_or_else(|| BudgetError::BelowSmallest { method: "DeepReShape", budget, network, smallest }.into())
+    fitting.max_by_key(|plan| plan.cost.relus).ok_or_else(|| {
+        BudgetError::BelowSmallest { method: "DeepReShape", budget, network, smallest, noun: "ReLUs" }.into()
+    })
 }
 
 /// The stage with the most ReLUs, which the stem's are counted to where it is the first.

@@ -124,7 +124,7 @@ impl<'a> Whole<'a> {
 
     /// What a budget leaves of it.
     fn budget(&self, budget: ReluBudget) -> Result<u64, OptimizeError> {
-        Ok(budget.resolve(self.spec.name(), self.cost.relus)?)
+        Ok(budget.resolve(self.spec.name(), self.cost.counts())?)
     }
 }
 
@@ -163,7 +163,7 @@ fn shared(
         NetworkSection::named(&section.teacher_network).build(shape, classes)?;
     }
     let Some(mask) = &section.mask else { return Ok(Preview::Networks(vec![plan])) };
-    let budget = mask.budget.resolve(&plan.network, plan.cost.relus)?;
+    let budget = mask.budget.resolve(&plan.network, plan.cost.counts())?;
     Ok(Preview::Masked { plan: Box::new(plan), budget })
 }
 

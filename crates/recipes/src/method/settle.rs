@@ -5,6 +5,7 @@
 //! dropped ones come back. A large difference must not be moved so, for rank among kept scores says little: cutting
 //! 93K to 50K by rank left 4% accuracy.
 
+use network::cost::Cost;
 use network::mask::{ActivationMask, Bits, MaskMismatch, SiteMask};
 use network::shape::Shape;
 use network::spec::NetworkSpec;
@@ -105,7 +106,8 @@ impl KeepScores {
         let moved = by_threshold.abs_diff(budget);
         let allowed = (budget as f64 * max_moved).floor() as u64;
         if moved > allowed {
-            return Err(SettleError::TooFar { kept: by_threshold, budget, allowed });
+            let noun = Cost::of(spec).counts().noun();
+            return Err(SettleError::TooFar { kept: by_threshold, noun, budget, allowed });
         }
         let mask = self.best(spec, budget);
         Ok(Settled { moved: by_threshold.abs_diff(mask.relu_count()), mask, by_threshold })
@@ -164,12 +166,14 @@ impl KeepScores {
 pub enum SettleError {
     /// Too many would have to be moved by rank.
     #[error(
-        "the scores keep {kept} ReLUs for a budget of {budget}; at most {allowed} may be moved by rank. Search longer, \
+        "the scores keep {kept} {noun} for a budget of {budget}; at most {allowed} may be moved by rank. Search longer, \
          or with a smaller penalty"
     )]
     TooFar {
         /// What the scores keep.
         kept: u64,
+        /// What those are called.
+        noun: &'static str,
         /// What was asked for.
         budget: u64,
         /// What may be moved.

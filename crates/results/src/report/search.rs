@@ -32,6 +32,8 @@ pub struct SearchReport {
 /// One search of locations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LocationReport {
+    /// Which network of the recipe it was for, the first being 1.
+    pub network: usize,
     /// Its epochs.
     pub epochs: Vec<LocationEpoch>,
     /// Every candidate trained for itself.
@@ -47,7 +49,7 @@ impl SearchReport {
         let cells = folder.join("cells");
         let cell_log = cells.join(CELL_LOG);
         let mut found = location_folders(folder)?;
-        found.retain(|folder| folder.join(LOCATION_LOG).is_file());
+        found.retain(|(_, folder)| folder.join(LOCATION_LOG).is_file());
         if !cell_log.is_file() && found.is_empty() {
             return Ok(None);
         }
@@ -57,7 +59,7 @@ impl SearchReport {
             let chosen = Genotype::from_file(&cells.join(CELLS_FILE)).ok();
             report.genotype = chosen.or_else(|| report.cells.last()?.genotype());
         }
-        for folder in found {
+        for (network, folder) in found {
             let epochs = read_epochs(&folder.join(LOCATION_LOG))?;
             let grid = match folder.join(GRID_FILE) {
                 file if file.is_file() => {
@@ -65,7 +67,7 @@ impl SearchReport {
                 }
                 _ => Vec::new(),
             };
-            report.locations.push(LocationReport { epochs, grid });
+            report.locations.push(LocationReport { network, epochs, grid });
         }
         Ok(Some(report))
     }
@@ -171,10 +173,9 @@ impl LocationReport {
         Some(Drawn::new(title, (0..last.candidates.len()).map(chance).collect()))
     }
 
-    /// Between how many pairs of places it chooses tells searches apart.
     fn subject(&self) -> String {
         let count = self.epochs.last().map_or(0, |epoch| epoch.candidates.len());
-        format!("places of reduce cells, {count} pairs")
+        format!("places of reduce cells, network {}, {count} pairs", self.network)
     }
 
     /// Candidates with their chances, and what each came to alone.
@@ -196,7 +197,7 @@ impl LocationReport {
 }
 
 /// The folders of searches of locations, in the order of their networks: `locations`, `locations-2` and so on.
-fn location_folders(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
+fn location_folders(folder: &Path) -> Result<Vec<(usize, PathBuf)>, FileError> {
     if !folder.is_dir() {
         return Ok(Vec::new());
     }
@@ -213,7 +214,7 @@ fn location_folders(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
         }
     }
     found.sort();
-    Ok(found.into_iter().map(|(_, path)| path).collect())
+    Ok(found)
 }
 
 fn pair(reduce: [usize; 2]) -> String {
@@ -320,7 +321,11 @@ mod tests {
             name: "<mine>".into(),
             cells: vec![cell(1), cell(2)],
             genotype: Some(Genotype::sphynx()),
-            locations: vec![LocationReport { epochs: vec![location(1), location(2)], grid: vec![grid] }],
+            locations: vec![LocationReport {
+                network: 1,
+                epochs: vec![location(1), location(2)],
+                grid: vec![grid],
+            }],
         }
     }
 

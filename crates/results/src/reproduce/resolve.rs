@@ -15,7 +15,7 @@ use recipes::method::{
     own_teacher,
 };
 use recipes::method::{Granularity, PenaltySchedule};
-use recipes::recipe::{Distillation, NetworkSection, Recipe, TeacherSection};
+use recipes::recipe::{Distillation, NetworkSection, Recipe, TeacherSection, TrainOn};
 
 use super::entry::Teacher;
 use super::{Entry, ReproduceError, Row, RowTraining, Way, measured, predict};
@@ -255,7 +255,7 @@ fn cost(recipe: &Recipe, spec: &NetworkSpec) -> Result<Cost, ReproduceError> {
     let whole = Cost::of(spec);
     match &recipe.optimize {
         Some(OptimizeSection::L1Pruning(section)) => {
-            let budget = section.budget.resolve(spec.name(), whole.relus).map_err(OptimizeError::from)?;
+            let budget = section.budget.resolve(spec.name(), whole.counts()).map_err(OptimizeError::from)?;
             Ok(section.plan(recipe, spec, budget)?.map_or(whole, |plan| plan.cost))
         }
         Some(OptimizeSection::Sphynx(section)) => {
@@ -352,12 +352,17 @@ fn sphynx_price(
         minutes += training_minutes(recipe, network.cost.macs, teacher, epochs);
         trained += usize::from(!section.only_search);
         if plan.known_locations()?.is_none() {
-            let candidates = plan.candidates(section).len();
-            let grid = section.location_search.grid_epochs;
-            let grid_epochs = grid.map_or(0, |epochs| u32::try_from(candidates).unwrap_or(0) * epochs);
-            trained += if grid.is_some() { candidates } else { 0 };
-            let epochs = section.location_search.epochs + grid_epochs;
-            minutes += training_minutes(recipe, network.cost.macs, None, epochs);
+            let search = &section.location_search;
+            let steps = u64::from(search.epochs) * (images(recipe) / 2 / search.batch.max(1) as u64);
+            let networks = 1.0 + f64::from(search.companions) / 2.0;
+            minutes += steps as f64 * LOCATION_STEP_MS * networks / 60_000.0;
+            if let Some(epochs) = search.grid_epochs {
+                let candidates = plan.candidates(section).len();
+                trained += candidates;
+                let mut alone = recipe.clone();
+                alone.data.train_on = TrainOn::Split;
+                minutes += candidates as f64 * training_minutes(&alone, network.cost.macs, None, epochs);
+            }
         }
     }
     Ok((trained, minutes))
@@ -369,6 +374,9 @@ const SEARCH_STEP_MS: f64 = 76.6;
 const SEARCHED_DEPTH: f64 = 8.0;
 /// How much longer one of second order takes: two losses of the weights more, a guess.
 const SECOND_ORDER: f64 = 2.0;
+/// A step of a search of places, weights and scores: 390 of them took 3.2 s (docs/src/results/search.md). A companion is taken
+/// for half a step more, a guess.
+const LOCATION_STEP_MS: f64 = 8.2;
 /// Epochs that a search by the authors' schedule is priced at.
 const PATIENT_EPOCHS: u32 = 80;
 

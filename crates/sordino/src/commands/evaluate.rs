@@ -19,6 +19,7 @@ use super::model::is_model_file;
 use super::train::DeviceChoice;
 use super::trial::{digest, images_for, note_model, progress, threads_or_all};
 use super::{Answer, trainer, write_json};
+use crate::report::counted;
 use confusion::Confusion;
 
 #[derive(Debug, Args)]
@@ -65,6 +66,8 @@ struct ModelReport {
     classes_by_name: bool,
     /// The seed of the shares that rounded; none for rounding to nearest.
     private_rounding: Option<u16>,
+    /// Values of all images that do not fit their widths; in private they wrap.
+    overflows: u64,
     confusions: Vec<Confusion>,
 }
 
@@ -96,13 +99,12 @@ fn evaluate_model(arguments: &Arguments, path: &Path, out: &mut dyn Write) -> an
     let rounding = arguments.private_rounding.map_or(TrialRounding::Nearest, TrialRounding::Private);
     let answers = model_answers(&model, &set, rounding, threads_or_all(arguments.threads), &|| bar.inc(1))?;
     bar.finish_and_clear();
-    let is_right = |(label, answer): &(&u16, &usize)| usize::from(**label) == **answer;
-    let correct = set.labels.iter().zip(&answers).filter(is_right).count() as u64;
+    let correct = answers.correct(&set.labels);
     let (images, share) = (set.len() as u64, correct as f64 / set.len() as f64);
     if let Some(record) = &arguments.record {
         note_model(record, &model, path, share, images)?;
     }
-    let confusions = confusion::largest(&set.classes, &set.labels, &answers);
+    let confusions = confusion::largest(&set.classes, &set.labels, &answers.classes);
     let report = ModelReport {
         network: model.outline().name.clone(),
         counts: model.outline().counts(),
@@ -113,6 +115,7 @@ fn evaluate_model(arguments: &Arguments, path: &Path, out: &mut dyn Write) -> an
         integer_accuracy: share,
         classes_by_name: matched == ClassMatch::ByName,
         private_rounding: arguments.private_rounding,
+        overflows: answers.overflows,
         confusions,
     };
     if arguments.json {
@@ -121,6 +124,10 @@ fn evaluate_model(arguments: &Arguments, path: &Path, out: &mut dyn Write) -> an
     writeln!(out, "{}, frozen, {}", report.network, report.counts)?;
     let rounded = if report.private_rounding.is_some() { ", rounded as in private" } else { "" };
     writeln!(out, "{:.2}% of {images} test images of {}{rounded}", 100.0 * share, report.data)?;
+    match report.overflows {
+        0 => writeln!(out, "no value left its range")?,
+        overflows => writeln!(out, "{} left their range, and wrap in private", counted(overflows, "value"))?,
+    }
     if !report.confusions.is_empty() {
         writeln!(out, "\nThe most frequent confusions:\n")?;
         confusion::table(&report.confusions).write(out)?;

@@ -261,13 +261,12 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         )?;
         match &plan {
             Preview::Sphynx(plans) => {
-                let images = set.len() - recipe.data.held_out_of(set.len());
-                sphynx::write_plans(&recipe, plans, images, out)?;
+                sphynx::write_plans(&recipe, plans, set.len(), out)?;
             }
             plan => write_preview(plan, out)?,
         }
         // Steps on images of a folder, or of a few pixels, were not measured.
-        if matches!(recipe.data.set, DataKind::Cifar100 | DataKind::TinyImageNet)
+        if matches!(recipe.data.set, DataKind::Cifar10 | DataKind::Cifar100 | DataKind::TinyImageNet)
             && let Ok(minutes) = predicted_minutes(&recipe, None)
         {
             writeln!(out, "\nabout {minutes:.0} minutes on one H200, a teacher of its own included")?;

@@ -15,7 +15,7 @@ impl Job<'_> {
     ) -> Result<Found, OptimizeRunError> {
         let name = self.recipe.network.name.as_str();
         let budget =
-            section.budget.map(|budget| budget.resolve(self.spec.name(), self.baseline())).transpose()?;
+            section.budget.map(|budget| budget.resolve(self.spec.name(), self.whole())).transpose()?;
         let given =
             section.order.as_deref().map(CriticalityOrder::parse).transpose().map_err(OptimizeError::from)?;
         let teacher = self.teacher(watch)?;

@@ -13,7 +13,7 @@ impl Job<'_> {
         watch: &mut dyn OptimizeWatch,
     ) -> Result<Found, OptimizeRunError> {
         let name = self.recipe.network.name.as_str();
-        let budget = section.budget.resolve(self.spec.name(), self.baseline())?;
+        let budget = section.budget.resolve(self.spec.name(), self.whole())?;
         let order = CriticalityOrder::parse(&section.order).map_err(OptimizeError::from)?;
         let plan = plan_for(name, &self.spec, &order, budget, section.keep_network)?;
         let teacher = self.teacher(watch)?;

@@ -54,13 +54,15 @@ pub enum OptimizeRunError {
     },
     /// The search did not come down.
     #[error(
-        "after {epochs} epochs {kept} ReLUs are left for a budget of {budget}; raise optimize.max_epochs or the penalty"
+        "after {epochs} epochs {kept} {noun} are left for a budget of {budget}; raise optimize.max_epochs or the penalty"
     )]
     SearchTooLong {
         /// How long it searched.
         epochs: u32,
         /// What is left.
         kept: u64,
+        /// What those are called.
+        noun: &'static str,
         /// What was asked for.
         budget: u64,
     },

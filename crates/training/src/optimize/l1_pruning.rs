@@ -60,7 +60,7 @@ impl Job<'_> {
         images: &Images,
         watch: &mut dyn OptimizeWatch,
     ) -> Result<Found, OptimizeRunError> {
-        let budget = section.budget.resolve(self.spec.name(), self.baseline())?;
+        let budget = section.budget.resolve(self.spec.name(), self.whole())?;
         self.check_start(section.start.as_deref(), images)?;
         // The teacher's own filters are pruned where there is no start.
         let teacher = section.needs_teacher().then(|| self.teacher(watch)).transpose()?;

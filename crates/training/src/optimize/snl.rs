@@ -49,7 +49,7 @@ impl Job<'_> {
         images: &Images,
         watch: &mut dyn OptimizeWatch,
     ) -> Result<Found, OptimizeRunError> {
-        let budget = section.budget.resolve(self.spec.name(), self.baseline())?;
+        let budget = section.budget.resolve(self.spec.name(), self.whole())?;
         self.check_start(section.start.as_deref(), images)?;
         let teacher = self.teacher(watch)?;
         let settled = self.options.folder.join("settled");

@@ -48,6 +48,8 @@ pub fn plan(
         return Err(OptimizeError::NoSphynx { name: base });
     }
     check_base(&base)?;
+    let named = recipe.network.build(shape, classes);
+    let noun = named.map_or("ReLUs", |spec| Cost::of(&spec).counts().noun());
     let own = (section.budget, section.cells.clone(), section.locations);
     let further = section.further.iter().map(|network| {
         let cells = network.cells.clone().unwrap_or_else(|| section.cells.clone());
@@ -56,7 +58,7 @@ pub fn plan(
     let mut plans = Vec::new();
     for (index, (budget, cells, locations)) in std::iter::once(own).chain(further).enumerate() {
         let sizes = if index == 0 { section.channels.zip(section.depth) } else { None };
-        let (channels, depth, relus) = size(budget, shape.height, sizes)?;
+        let (channels, depth, relus) = size(budget, shape.height, sizes, noun)?;
         let plan = SphynxPlan {
             base: base.clone(),
             channels,
@@ -104,18 +106,19 @@ fn size(
     budget: ReluBudget,
     side: usize,
     given: Option<(u64, u64)>,
+    noun: &'static str,
 ) -> Result<(usize, usize, u64), OptimizeError> {
     let ReluBudget::Count(budget) = budget else { return Err(OptimizeError::SphynxPart) };
     if let Some((channels, depth)) = given {
         let relus = channels.saturating_mul(depth).saturating_mul(side as u64 * side as u64);
         return match relus <= budget && depth >= 3 && channels >= 1 {
             true => Ok((channels as usize, depth as usize, relus)),
-            false => Err(OptimizeError::SphynxSize { channels, depth, relus, budget }),
+            false => Err(OptimizeError::SphynxSize { channels, depth, relus, budget, noun }),
         };
     }
     let choice = sphynx_choice(budget, side)?;
-    let choice =
-        choice.ok_or(OptimizeError::NoSphynxSize { budget, side, least: 3 * side as u64 * side as u64 })?;
+    let least = 3 * side as u64 * side as u64;
+    let choice = choice.ok_or(OptimizeError::NoSphynxSize { budget, side, least, noun })?;
     Ok((choice.channels as usize, choice.depth as usize, choice.relus))
 }
 

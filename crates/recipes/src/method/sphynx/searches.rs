@@ -230,7 +230,8 @@ pub enum Unseen {
     /// Not at all (Figure 3).
     #[default]
     Zero,
-    /// As much as networks did on average: the same in the long run, but less depends on which one was drawn.
+    /// As much as networks did on average: unlike with zeros, to be drawn often is then no advantage. Not with companions,
+    /// which are seen.
     Mean,
 }
 

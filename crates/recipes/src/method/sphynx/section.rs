@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{CellSearch, LocationSearch};
+use super::{CellSearch, LocationSearch, Unseen};
 use crate::method::ReluBudget;
 
 /// Sphynx's search.
@@ -134,6 +134,12 @@ impl SphynxSection {
                 f64::from(locations.companions),
                 locations.companions <= 100,
                 "0 to 100",
+            ),
+            (
+                "optimize.location_search.companions",
+                f64::from(locations.companions),
+                locations.companions == 0 || locations.unseen == Unseen::Zero,
+                "0 beside unseen = \"mean\": their slopes are of another kind than that of the network that was drawn",
             ),
         ];
         let bad = checks.into_iter().find(|(_, value, is_good, _)| !is_good || !value.is_finite());
@@ -280,6 +286,8 @@ mod tests {
         let key = |text: &str| read(text).unwrap().out_of_range().unwrap().0;
         assert_eq!(key("budget = 5\ncell_search = { nodes = 9 }"), "optimize.cell_search.nodes");
         assert_eq!(key("budget = 5\nlocation_search = { batch = 1 }"), "optimize.location_search.batch");
+        let both = "budget = 5\nlocation_search = { companions = 2, unseen = \"mean\" }";
+        assert_eq!(key(both), "optimize.location_search.companions");
         assert_eq!(
             key("budget = 5\ncell_search = { weights = { floor = 1.0 } }"),
             "optimize.cell_search.weights"

@@ -8,7 +8,7 @@ use recipes::method::ReluBudget;
 use recipes::method::sphynx::{
     CellSearch, LocationSearch, SphynxPlan, SphynxSection, Strategy, WeightUpdates,
 };
-use recipes::recipe::Recipe;
+use recipes::recipe::{DataSection, Recipe, TrainOn};
 
 use super::SphynxArguments;
 use crate::report::{Table, grouped, short};
@@ -77,7 +77,7 @@ pub(super) fn set(section: &mut SphynxSection, arguments: &SphynxArguments, budg
     }
 }
 
-/// The parts of an optimization: what each does, its networks, steps and multiply-adds.
+/// The parts of an optimization with so many training images: what each does, its networks, steps and multiply-adds.
 pub(super) fn write_plans(
     recipe: &Recipe,
     plans: &[SphynxPlan],
@@ -110,12 +110,13 @@ struct Part {
     counts: Option<Counts>,
     epochs: u32,
     steps: u64,
-    /// Of one image; empty for searches.
+    /// Of one image, where it is known.
     multiply_adds: String,
 }
 
 impl Part {
-    fn search(name: String, networks: usize, epochs: u32, steps: u64) -> Self {
+    /// One that says neither what its networks compare nor what they multiply.
+    fn new(name: String, networks: usize, epochs: u32, steps: u64) -> Self {
         Self { name, networks, counts: None, epochs, steps, multiply_adds: String::new() }
     }
 }
@@ -127,6 +128,9 @@ fn parts(
     images: usize,
 ) -> anyhow::Result<Vec<Part>> {
     let mut parts = Vec::new();
+    let alone = DataSection { train_on: TrainOn::Split, ..recipe.data.clone() };
+    let images_alone = images - alone.held_out_of(images);
+    let images = images - recipe.data.held_out_of(images);
     let steps = |epochs: u32, images: usize, batch: usize| u64::from(epochs) * (images / batch.max(1)) as u64;
     if section.searches_cells() {
         let search = &section.cell_search;
@@ -136,7 +140,7 @@ fn parts(
             Strategy::PcDarts => "pc-darts",
         };
         let name = format!("search of cells, {word}, {} nodes", search.nodes);
-        parts.push(Part::search(name, 1, search.epochs, steps(search.epochs, images / 2, search.batch())));
+        parts.push(Part::new(name, 1, search.epochs, steps(search.epochs, images / 2, search.batch())));
     }
     let trains_teacher = recipe.training.loss.distillation.is_some() && recipe.teacher.is_none();
     let (epochs, batch) = (recipe.training.epochs, recipe.training.batch);
@@ -150,11 +154,11 @@ fn parts(
             let (search, candidates) = (&section.location_search, plan.candidates(section).len());
             let name = format!("search of locations for {} cells", plan.depth);
             let searching = steps(search.epochs, images / 2, search.batch);
-            parts.push(Part::search(name, candidates, search.epochs, searching));
+            parts.push(Part::new(name, candidates, search.epochs, searching));
             if let Some(epochs) = search.grid_epochs {
-                let steps = steps(epochs, images, batch) * candidates as u64;
+                let steps = steps(epochs, images_alone, batch) * candidates as u64;
                 let name = "every candidate alone".to_owned();
-                parts.push(Part { counts, ..Part::search(name, candidates, epochs, steps) });
+                parts.push(Part { counts, ..Part::new(name, candidates, epochs, steps) });
             }
         }
         if section.only_search {
@@ -165,7 +169,7 @@ fn parts(
         let training = |name: String, counts: Option<Counts>| Part {
             counts,
             multiply_adds: multiply_adds.clone(),
-            ..Part::search(name, 1, epochs, steps(epochs, images, batch))
+            ..Part::new(name, 1, epochs, steps(epochs, images, batch))
         };
         if trains_teacher && index == 0 {
             parts.push(training("the teacher: a ReLU before every convolution".to_owned(), None));

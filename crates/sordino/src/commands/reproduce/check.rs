@@ -182,8 +182,7 @@ impl Check<'_> {
         let bar = progress(set.len());
         let answers = model_answers(model, &set, rounding, threads_or_all(self.threads), &|| bar.inc(1))?;
         bar.finish_and_clear();
-        let is_right = |(label, answer): &(&u16, &usize)| usize::from(**label) == **answer;
-        Ok((set.labels.iter().zip(&answers).filter(is_right).count() as u64, set.len() as u64))
+        Ok((answers.correct(&set.labels), set.len() as u64))
     }
 }
 

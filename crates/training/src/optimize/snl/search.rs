@@ -188,6 +188,7 @@ impl Running<'_> {
                 return Err(OptimizeRunError::SearchTooLong {
                     epochs: self.state.epoch,
                     kept,
+                    noun: Cost::of(self.spec()).counts().noun(),
                     budget: self.search.budget,
                 });
             }

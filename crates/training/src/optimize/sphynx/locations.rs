@@ -29,8 +29,9 @@ use crate::learn::LearnError;
 use crate::optimize::{Listener, OptimizeRunError, Told};
 use crate::tensor::Device;
 
-/// Where a checkpoint keeps the scores.
+/// Where a checkpoint keeps the scores, and the mean of slopes.
 const SCORES: &str = "search/scores";
+const MEAN: &str = "search/mean";
 
 /// A search of locations.
 pub(crate) struct LocationSearcher<'a> {
@@ -69,9 +70,12 @@ impl<'a> LocationSearcher<'a> {
         if earlier.state.recipe.differences(&self.state.recipe).is_some() {
             return Err(other());
         }
-        let scores = earlier.optimizer.get(SCORES).ok_or_else(other)?;
-        let (scores, mean): (LocationScores, MeanSlope) =
-            serde_json::from_slice(&scores.bytes).map_err(|_| other())?;
+        let read = |name: &str| earlier.optimizer.get(name).map(|array| array.bytes.as_slice());
+        let scores = read(SCORES).ok_or_else(other)?;
+        let scores: LocationScores = serde_json::from_slice(scores).map_err(|_| other())?;
+        // Checkpoints of builds that knew zeros alone have none.
+        let mean = read(MEAN).map_or(Ok(MeanSlope::default()), serde_json::from_slice);
+        let mean = mean.map_err(|_| other())?;
         if scores.len() != self.candidates.len() {
             return Err(other());
         }
@@ -193,9 +197,11 @@ impl<'a> LocationSearcher<'a> {
     fn save(&self, folder: &Path, shard_bytes: u64) -> Result<(), OptimizeRunError> {
         let weights = save_arrays(&self.branches.named_numbers());
         let mut optimizer = save_arrays(&self.branches.named_memory());
-        let scores = serde_json::to_vec(&(&self.scores, self.mean)).expect("scores are numbers");
-        let scores = Array { shape: vec![scores.len()], kind: ArrayKind::U8, bytes: scores };
-        optimizer.insert(SCORES.to_owned(), scores);
+        let texts = [(SCORES, serde_json::to_vec(&self.scores)), (MEAN, serde_json::to_vec(&self.mean))];
+        for (name, text) in texts {
+            let bytes = text.expect("they are numbers");
+            optimizer.insert(name.to_owned(), Array { shape: vec![bytes.len()], kind: ArrayKind::U8, bytes });
+        }
         Checkpoint { state: self.state.clone(), weights, optimizer, mask: None }.save(folder, shard_bytes)?;
         Ok(())
     }

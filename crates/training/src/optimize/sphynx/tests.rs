@@ -390,14 +390,12 @@ fn an_interrupted_search_of_cells_goes_on_to_the_same_bits() {
 #[test]
 fn an_interrupted_search_of_locations_goes_on_to_the_same_bits() {
     crate::tensor::set_threads(1);
-    let search = LocationSearch {
-        epochs: 3,
-        batch: 8,
-        companions: 1,
-        unseen: Unseen::Mean,
-        checkpoint_every: 1,
-        ..LocationSearch::default()
-    };
+    let usual = LocationSearch { epochs: 3, batch: 8, checkpoint_every: 1, ..LocationSearch::default() };
+    interrupt_locations(&LocationSearch { companions: 1, ..usual.clone() });
+    interrupt_locations(&LocationSearch { unseen: Unseen::Mean, ..usual });
+}
+
+fn interrupt_locations(search: &LocationSearch) {
     let section =
         SphynxSection { location_search: search.clone(), ..SphynxSection::new(ReluBudget::Count(5000)) };
     let set = images(48);
@@ -412,7 +410,7 @@ fn an_interrupted_search_of_locations_goes_on_to_the_same_bits() {
         let options = AssembleOptions { seed: 1, ..AssembleOptions::default() };
         let images = (&set, Augmentation::default());
         LocationSearcher::new(
-            &search,
+            search,
             networks(),
             images,
             &options,
@@ -439,7 +437,7 @@ fn an_interrupted_search_of_locations_goes_on_to_the_same_bits() {
     let other = SphynxSection::new(ReluBudget::Count(6000));
     let options = AssembleOptions { seed: 1, ..AssembleOptions::default() };
     let refused = LocationSearcher::new(
-        &search,
+        search,
         networks(),
         (&set, Augmentation::default()),
         &options,

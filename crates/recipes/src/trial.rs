@@ -338,7 +338,8 @@ mod tests {
         let weights = FloatWeights::random(&spec, 1);
         let images = calibration_images(&set, 2);
         let (model, _) = freeze(&spec, &weights, None, &images, &FreezeOptions::default()).unwrap();
-        let logits = |rounding: TrialRounding, index| rounding.logits(&model, &images[0], index).unwrap();
+        let logits =
+            |rounding: TrialRounding, index| rounding.trace(&model, &images[0], index).unwrap().logits;
         let private = logits(TrialRounding::Private(1), 0);
         assert_eq!(private, logits(TrialRounding::Private(1), 0));
         for other in [logits(TrialRounding::Private(2), 0), logits(TrialRounding::Private(1), 1)] {

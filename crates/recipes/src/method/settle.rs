@@ -242,7 +242,7 @@ mod tests {
     fn more_than_two_percent_is_refused() {
         let scores = scores(Granularity::Pixel, |index| if index < 103 { 1.0 } else { 0.0 });
         let error = scores.settle(&network(), 100, MAX_MOVED).unwrap_err();
-        assert_eq!(error, SettleError::TooFar { kept: 103, budget: 100, allowed: 2 });
+        assert_eq!(error, SettleError::TooFar { kept: 103, noun: "ReLUs", budget: 100, allowed: 2 });
     }
 
     #[test]

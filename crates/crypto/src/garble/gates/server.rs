@@ -314,13 +314,19 @@ impl WaitingGates {
         let (turns, replies) = sections.split_first().expect("a reply begins with its turns");
         let mut shares = Secret::new(Vec::with_capacity(signs * shape.values_per_sign));
         for (own, reply) in values.iter().zip(replies) {
-            let own = own.still.expose().iter().zip(own.lever.expose()).zip(own.pad.expose());
-            let said = turns.expose().iter().zip(reply.expose());
-            shares.expose_mut().extend(own.zip(said).map(|(((still, lever), pad), (turn, reply))| {
-                let moved = (lever & spread(*turn)).wrapping_sub(signed_by(*turn, *pad));
-                still.wrapping_add(moved).wrapping_add(*reply) & low_bits(shape.output_bits)
-            }));
+            own.finish(shape.output_bits, turns.expose(), reply.expose(), shares.expose_mut());
         }
         Ok(shares)
+    }
+}
+
+impl WaitingValue {
+    /// Adds the server's share for every sign, less the client's blind.
+    pub(super) fn finish(&self, output_bits: u32, turns: &[u64], reply: &[u64], shares: &mut Vec<u64>) {
+        let own = self.still.expose().iter().zip(self.lever.expose()).zip(self.pad.expose());
+        shares.extend(own.zip(turns.iter().zip(reply)).map(|(((still, lever), pad), (turn, reply))| {
+            let moved = (lever & spread(*turn)).wrapping_sub(signed_by(*turn, *pad));
+            still.wrapping_add(moved).wrapping_add(*reply) & low_bits(output_bits)
+        }));
     }
 }

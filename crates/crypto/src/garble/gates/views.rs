@@ -170,7 +170,7 @@ struct EnumeratedGate {
     blinds: Words,
 }
 
-/// Everything one run of the gate lets the parties see.
+/// Everything one run of the gate lets the parties see, and what comes out.
 struct Run {
     tau: Words,
     /// t and t'.
@@ -178,6 +178,8 @@ struct Run {
     /// d and m.
     opening: [Words; 2],
     reply: Words,
+    /// The sum of both shares.
+    outcome: Vec<u64>,
 }
 
 impl EnumeratedGate {
@@ -199,7 +201,7 @@ impl EnumeratedGate {
         Secret::new(bits.iter().enumerate().map(word).collect())
     }
 
-    /// The client's share of the value, both shares and p given.
+    /// Both shares and p given. Of a client that follows the protocol `deltas` are the chain's.
     fn run(&self, server: u64, client: u64, chain: &ServerChain, deltas: &[u64]) -> Run {
         let value = self.shape.values().nth(self.number).unwrap();
         let slopes = self.slope.map(|slope| vec![slope; self.lanes]);
@@ -223,10 +225,15 @@ impl EnumeratedGate {
             [0, 2].map(|first| Self::pick(&masks, [&self.reverse[first], &self.reverse[first + 1]]));
         let held = hashes(&product, Some(&wrapped));
         let kept = AdvancedValue::new(&value, kept, &held, masks.iter().copied(), &advance);
-        let (turned, masked, _) = kept.open(&value, chain, self.words(server).expose(), slopes);
+        let (turned, masked, waiting) = kept.open(&value, chain, self.words(server).expose(), slopes);
         let opening = [Secret::new(turned), Secret::new(masked)];
         let reply = Secret::new(prepared.reply(&value, deltas, turns, &opening, slopes));
-        Run { tau, advance, opening, reply }
+        let turned: Vec<u64> = turns.iter().zip(deltas).map(|(turn, delta)| turn ^ delta).collect();
+        let (output, mut outcome) = (self.shape.output_bits(), Vec::new());
+        waiting.finish(output, &turned, reply.expose(), &mut outcome);
+        let sum = |(share, blind): (u64, &u64)| share.wrapping_add(*blind) & ((1 << output) - 1);
+        let outcome = outcome.into_iter().zip(self.blinds.expose()).map(sum).collect();
+        Run { tau, advance, opening, reply, outcome }
     }
 }
 
@@ -413,6 +420,55 @@ fn the_server_sees_uniform_bits_of_each_value_given_what_they_share() {
         let seen = [(product, output), (wrap, wrap_bits), (reply, output)];
         assert_uniform(&fields(&seen), &format!("value {number}, {server} and {client}, p {p}, rho {rho}"));
     });
+}
+
+/// What a false eps is good for, with the reply that goes with it: the sign is what the client says, and the value comes out by it.
+/// Compared with an honest answer that tells the client the sign; p has no part in it.
+#[test]
+fn a_client_that_turns_its_bit_gets_the_same_value_by_the_other_sign() {
+    let plain = GateShape::new(3, 1, 4).unwrap().with_values_per_sign(2).unwrap();
+    let sloping = EnumeratedGate::sloping_shape().with_values_per_sign(2).unwrap();
+    for (shape, number, slope) in
+        [(plain, 0, None), (plain, 1, None), (sloping, 0, Some(3)), (sloping, 1, Some(3))]
+    {
+        let mut lanes = Lanes::of_bits(1 + 1 + 2 + 1 + 3);
+        let (masks, coin, turns) = (lanes.field(1), lanes.field(1), lanes.field(1));
+        let (wraps, blinds) = ([lanes.field(1), lanes.field(1)], lanes.field(3));
+        let constant = |value: u64| Secret::new(lanes.constant(value));
+        let stars = masks.expose().iter().map(|p| p << 1).collect();
+        let chain = ServerChain { bits: 2, stars: Secret::new(stars), levels: Vec::new() };
+        let gate = EnumeratedGate {
+            shape,
+            number,
+            slope,
+            lanes: lanes.count as usize,
+            coin,
+            wraps,
+            pads: [2, 7].map(constant),
+            turns,
+            reverse: [5, 3, 1, 0].map(constant),
+            blinds,
+        };
+        let ring = shape.values().nth(number).unwrap().ring;
+        let all = 1 << ring;
+        for (server, client) in (0..all).flat_map(|server| (0..all).map(move |client| (server, client))) {
+            for says in [0, 1] {
+                let deltas: Vec<u64> = masks.expose().iter().map(|p| p ^ says).collect();
+                let Run { outcome, .. } = gate.run(server, client, &chain, &deltas);
+                assert!(outcome.iter().all(|came| *came == outcome[0]), "whatever p is: {server} + {client}");
+                // Values that are lifted have their range, others a top bit that is known where they are not negative.
+                let value = crate::garble::ideal::signed((server + client) & (all - 1), ring);
+                let is_lifted = number > 0 || slope.is_some();
+                let fits =
+                    if is_lifted { (-4..=2).contains(&value) } else { ideal::sign(&shape, server, client) };
+                if says == 0 && slope.is_none() || fits {
+                    let slope = slope.unwrap_or(0) as i64;
+                    let expected = ideal::gate(&shape, number, says == 1, slope, server, client);
+                    assert_eq!(outcome[0], expected, "{shape:?} {number}: {server} + {client}");
+                }
+            }
+        }
+    }
 }
 
 /// The reason why every value of a sign has pads of its own: with the same pads for two of them the client sees the difference of

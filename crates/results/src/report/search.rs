@@ -366,7 +366,9 @@ mod tests {
     fn searches_of_locations_of_further_networks_are_shown() {
         let scratch = tempfile::tempdir().unwrap();
         let report = report();
-        for (name, pairs) in [("locations-10", 2), ("locations-2", 3), ("locations-x", 3), ("other", 3)] {
+        let folders =
+            [("locations-10", 2), ("locations-2", 3), ("locations", 3), ("locations-x", 3), ("other", 3)];
+        for (name, pairs) in folders {
             let folder = scratch.path().join(name);
             std::fs::create_dir(&folder).unwrap();
             let mut epoch = report.locations[0].epochs[0].clone();
@@ -377,10 +379,11 @@ mod tests {
         }
         let read = SearchReport::read(scratch.path(), "x").unwrap().unwrap();
         let counts: Vec<_> = read.locations.iter().map(|search| search.epochs[0].candidates.len()).collect();
-        assert_eq!(counts, [3, 2], "in the order of their networks");
+        assert_eq!(counts, [3, 3, 2], "in the order of their networks");
         let page = read.page();
-        assert!(page.contains("Chances of places of reduce cells, 3 pairs"));
-        assert!(page.contains("Chances of places of reduce cells, 2 pairs"));
+        for search in ["network 1, 3 pairs", "network 2, 3 pairs", "network 10, 2 pairs"] {
+            assert!(page.contains(&format!("Chances of places of reduce cells, {search}")), "{search}");
+        }
     }
 
     #[test]

@@ -198,22 +198,24 @@ fn shared_signs_that_were_masked_run_in_private_as_their_reference() {
     let out = folder.to_str().unwrap();
     let json =
         |arguments: &[&str]| -> serde_json::Value { serde_json::from_str(&answer(arguments)).unwrap() };
-    let network = ["--network", "signet:stream=8+16+32,depths=1+1+1", "--budget", "288"];
-    let signs = ["--values-per-sign", "4", "--mask-signs", "50%", "--teacher-network", "resnet10:m=2"];
+    // As in the guide, with fewer epochs.
+    let network = ["--network", "signet:stream=8+16+32+32,depths=1+1+1+1", "--budget", "1K"];
+    let signs = ["--mask-signs", "50%"];
     let short = ["--epochs", "2", "--search-epochs", "3", "--mask-epochs", "1"];
     let machine = ["--data", "synthetic", "--device", "cpu", "--threads", "1", "--out", out];
     let line = [&["optimize", "shared-signs"], network.as_slice(), &signs, &short, &machine].concat();
     let found = json(&[line.as_slice(), &["--json"]].concat());
     let masked = &found["records"][1];
-    assert_eq!((&masked["comparisons"], &masked["gated_values"]), (&144.into(), &432.into()));
+    assert_eq!((&masked["comparisons"], &masked["gated_values"]), (&510.into(), &3060.into()));
     let model = format!("{out}/model.sordino");
     let frozen = json(&["freeze", masked["checkpoint"].as_str().unwrap(), "-o", &model, "--json"]);
-    assert_eq!((&frozen["comparisons"], &frozen["gated_values"]), (&144.into(), &432.into()));
+    assert_eq!((&frozen["comparisons"], &frozen["gated_values"]), (&510.into(), &3060.into()));
     for relus in ["fast", "exact"] {
         let verified = json(&["verify", &model, "-n", "2", "--relu", relus, "--json"]);
         assert_eq!((&verified["matches_reference"], &verified["images"]), (&true.into(), &2.into()));
     }
     let again = answer(&line);
-    assert!(again.contains("144") && !again.contains("ReLU"), "{again}");
+    assert!(again.contains("510 comparisons and 3,060 gated values") && !again.contains("ReLU"), "{again}");
+    assert!(again.contains(&format!("next: sordino freeze {out}/masked/")), "{again}");
     std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -15,7 +15,7 @@ use network::text::with_causes;
 use recipes::checkpoint::Checkpoint;
 use recipes::claim::Holder;
 use recipes::data::Dataset;
-use recipes::method::Job;
+use recipes::method::{Job, OptimizeSection};
 use recipes::recipe::Recipe;
 use results::{RECORDS, write_front};
 use training::optimize::OptimizeOptions;
@@ -179,7 +179,12 @@ pub(super) fn optimize(
         writeln!(out, "this was done before with the same recipe; nothing was trained now")?;
     }
     writeln!(out, "all of it in {folder}, with the recipes in {folder}/{RECORDS}")?;
-    if let Some(record) = found.records.first() {
+    // With masked signs the second one is what was asked for; elsewhere the first is the best, or the recipe's own.
+    let result = match recipe.optimize {
+        Some(OptimizeSection::SharedSigns(_)) => found.records.last(),
+        _ => found.records.first(),
+    };
+    if let Some(record) = result {
         let data = data_flag(data);
         writeln!(out, "next: sordino freeze {}{data} -o {folder}/model.sordino", record.checkpoint)?;
     }

@@ -27,7 +27,9 @@ const TRIAL_BATCH: usize = 50;
 const TRIAL_RATE: f64 = 0.1;
 /// The rate of SENet's search and training and of pruning's there, which begin with a trained network.
 const TRIAL_FINE_RATE: f64 = 0.02;
-/// What teaches networks with shared signs there.
+/// The longest gradient of networks with shared signs there: with few images in a batch some fall over without.
+const TRIAL_CLIP: f64 = 5.0;
+/// What teaches them.
 const TRIAL_TEACHER: &str = "resnet10:m=16";
 
 /// Epochs in which Taylor scores come down to the budget, where nothing says otherwise.
@@ -140,6 +142,7 @@ fn set_synthetic(recipe: &mut Recipe) {
         Some(OptimizeSection::L1Pruning(_)) => recipe.training.schedule.learning_rate = TRIAL_FINE_RATE,
         Some(OptimizeSection::SharedSigns(section)) => {
             recipe.training.schedule.learning_rate = TRIAL_RATE;
+            recipe.training.clip = Some(TRIAL_CLIP);
             section.teacher_network = TRIAL_TEACHER.to_owned();
             section.mask_epochs = TRIAL_EPOCHS;
             section.mask.iter_mut().for_each(set_trial_search);

@@ -27,7 +27,7 @@ fuzz_target!(|data: &[u8]| {
         let (_, waiting) =
             prepared.encode(&offset, &vec![1; lanes], &mut workspace).expect("values of the chunk");
         if let Ok(shares) = waiting.finish(reply) {
-            assert_eq!(shares.len(), lanes);
+            assert_eq!(shares.expose().len(), lanes);
         }
     }
 });

@@ -15,7 +15,7 @@ use results::reproduce::predicted_minutes;
 
 use super::train::DeviceChoice;
 use super::{Answer, trainer};
-use crate::report::{Table, grouped, short};
+use crate::report::{Table, counted, grouped, short};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -269,7 +269,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         if matches!(recipe.data.set, DataKind::Cifar10 | DataKind::Cifar100 | DataKind::TinyImageNet)
             && let Ok(minutes) = predicted_minutes(&recipe, None)
         {
-            writeln!(out, "\nabout {minutes:.0} minutes on one H200, a teacher of its own included")?;
+            let minutes = counted(minutes.ceil() as u64, "minute");
+            writeln!(out, "\nabout {minutes} on one H200, a teacher of its own included")?;
         }
         return Ok(Answer::Yes);
     }

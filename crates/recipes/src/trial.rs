@@ -348,6 +348,23 @@ mod tests {
         assert_ne!(private, logits(TrialRounding::Nearest, 0));
     }
 
+    /// Frozen on a single image and without a margin, a model has no room for others.
+    #[test]
+    fn values_out_of_range_are_counted_with_the_answers() {
+        let set = set();
+        let spec = network::zoo::build("resnet10:m=2", set.shape.height, set.classes.len()).unwrap();
+        let options = FreezeOptions { margin: 1.0, ..FreezeOptions::default() };
+        let (model, _) =
+            freeze(&spec, &FloatWeights::random(&spec, 1), None, &[set.image(0)], &options).unwrap();
+        let answers = model_answers(&model, &set, TrialRounding::Nearest, 2, &|| ()).unwrap();
+        let tried = Accuracy::measure(&model, &set, &answers.classes, 1, &|| ()).unwrap();
+        assert!(answers.overflows > 0);
+        assert_eq!((answers.overflows, tried.agreement), (tried.overflows, 1.0));
+        assert_eq!(answers.correct(&set.labels) as f64 / set.len() as f64, tried.integer);
+        let alone = model_answers(&model, &spread(&set, 1), TrialRounding::Nearest, 1, &|| ()).unwrap();
+        assert_eq!(alone.overflows, 0, "it is the image that the scales were fixed on");
+    }
+
     #[test]
     fn calibration_images_are_the_same_each_time() {
         assert_eq!(calibration_images(&set(), 5), calibration_images(&set(), 5));

@@ -207,8 +207,10 @@ fn shared_signs_that_were_masked_run_in_private_as_their_reference() {
     let found = json(&[line.as_slice(), &["--json"]].concat());
     let masked = &found["records"][1];
     assert_eq!((&masked["comparisons"], &masked["gated_values"]), (&510.into(), &3060.into()));
-    let model = format!("{out}/model.sordino");
-    let frozen = json(&["freeze", masked["checkpoint"].as_str().unwrap(), "-o", &model, "--json"]);
+    let (model, checkpoint) = (format!("{out}/model.sordino"), masked["checkpoint"].as_str().unwrap());
+    let text = answer(&["evaluate", checkpoint, "--device", "cpu"]);
+    assert!(text.contains("510 comparisons and 3,060 gated values"), "{text}");
+    let frozen = json(&["freeze", checkpoint, "-o", &model, "--json"]);
     assert_eq!((&frozen["comparisons"], &frozen["gated_values"]), (&510.into(), &3060.into()));
     for relus in ["fast", "exact"] {
         let verified = json(&["verify", &model, "-n", "2", "--relu", relus, "--json"]);

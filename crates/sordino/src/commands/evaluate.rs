@@ -125,8 +125,12 @@ fn evaluate_model(arguments: &Arguments, path: &Path, out: &mut dyn Write) -> an
     let rounded = if report.private_rounding.is_some() { ", rounded as in private" } else { "" };
     writeln!(out, "{:.2}% of {images} test images of {}{rounded}", 100.0 * share, report.data)?;
     match report.overflows {
-        0 => writeln!(out, "no value left its range")?,
-        overflows => writeln!(out, "{} left their range, and wrap in private", counted(overflows, "value"))?,
+        0 => writeln!(out, "no value is out of its range")?,
+        overflows => writeln!(
+            out,
+            "{} out of range, wrapping in private; `sordino freeze --margin` makes more room",
+            counted(overflows, "value")
+        )?,
     }
     if !report.confusions.is_empty() {
         writeln!(out, "\nThe most frequent confusions:\n")?;

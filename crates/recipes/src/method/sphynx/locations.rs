@@ -149,11 +149,10 @@ impl MeanSlope {
     /// The slopes as they enter a gradient: what is above the others' is all that counts. The others' is known from
     /// earlier steps, so that a network that runs alone is compared, too.
     pub fn above_unseen(&mut self, slopes: &[(usize, f64)], unseen: Unseen) -> Vec<(usize, f64)> {
-        let others = match unseen {
-            Unseen::Zero => 0.0,
-            Unseen::Mean => self.mean,
-        };
-        let is_known = unseen == Unseen::Zero || self.seen > 0;
+        if unseen == Unseen::Zero {
+            return slopes.to_vec();
+        }
+        let (others, is_known) = (self.mean, self.seen > 0);
         let above = slopes
             .iter()
             .map(|(index, slope)| (*index, if is_known { slope - others } else { 0.0 }))

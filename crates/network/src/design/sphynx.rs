@@ -3,6 +3,8 @@
 //! ReLU balancing makes the count H0 * W0 * C * D exactly. The paper takes C and D of at least 5 whose count comes
 //! close to the budget, from either side, and finds that it matters little which.
 
+use std::cmp::Reverse;
+
 use crate::zoo::{self, SPHYNX_PUBLISHED, ZooError};
 
 /// The smallest channels and depth the paper uses.
@@ -14,6 +16,11 @@ const MAX_DEPTH: u64 = 500;
 const TOLERANCE: f64 = 0.03;
 /// How many choices are worth looking at.
 const MAX_CHOICES: usize = 12;
+/// How much of what a budget allows a rounder network may leave: so much that it has no other shape than the paper's. Ten
+/// times as many cells as channels would spend a percent more and search ten times as many places.
+const LEFT_OVER: f64 = 0.04;
+/// The same of budgets too small for five channels and five cells, where shapes lie further apart.
+const LEFT_OVER_OF_FEW: f64 = 0.15;
 
 /// One way to spend a budget.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,7 +37,7 @@ pub struct SphynxChoice {
     pub published_reduce: Option<[usize; 2]>,
 }
 
-/// The twelve nearest choices within three percent of the budget, or the single nearest one below it, in order of
+/// The twelve nearest choices within three percent of the budget, or the one below it that a search would take, in order of
 /// channels. The zoo has every one of them.
 ///
 /// # Errors
@@ -40,21 +47,23 @@ pub fn sphynx_choices(budget: u64, side: usize) -> Result<Vec<SphynxChoice>, Zoo
     let question = Question { budget, side, pixels: side as u64 * side as u64 };
     let mut choices = question.near();
     if choices.is_empty() {
-        choices.extend(question.below());
+        choices.extend(question.below(MAX_DEPTH));
     }
     choices.sort_by_key(|choice| choice.channels);
     Ok(choices)
 }
 
-/// The network that a search trains for a budget: the most ReLUs within it; where several have as many, a published one,
-/// then the deepest. None where no network of three or more cells has so few.
+/// The network that a search trains for a budget, with so many cells at most. Of those that spend nearly all of it, a
+/// published one; then that whose channels and cells are most nearly as many, which "deviates minuscule" (appendix F.1) and
+/// has few places to search. None where no network of three or more cells has so few ReLUs.
 ///
 /// # Errors
 /// As for [`sphynx_choices`].
-pub fn sphynx_choice(budget: u64, side: usize) -> Result<Option<SphynxChoice>, ZooError> {
+pub fn sphynx_choice(budget: u64, side: usize, most_cells: u64) -> Result<Option<SphynxChoice>, ZooError> {
     zoo::build(&format!("sphynx:c={SMALLEST},d={SMALLEST}"), side, 100)?;
     let question = Question { budget, side, pixels: side as u64 * side as u64 };
-    Ok(question.within().or_else(|| question.below()))
+    let most_cells = most_cells.min(MAX_DEPTH);
+    Ok(question.within(most_cells).or_else(|| question.below(most_cells)))
 }
 
 struct Question {
@@ -78,26 +87,36 @@ impl Question {
         choices.into_iter().filter(|choice| self.has_network(choice)).take(MAX_CHOICES).collect()
     }
 
-    /// Of channels and depths as the paper has them, the largest that the budget allows.
-    fn within(&self) -> Option<SphynxChoice> {
-        let deepest = |channels: u64| {
-            let depth = (self.budget / (self.pixels * channels)).min(MAX_DEPTH);
-            (depth >= SMALLEST).then(|| self.choice(channels, depth))
-        };
-        let mut choices: Vec<_> = (SMALLEST..=MAX_CHANNELS).filter_map(deepest).collect();
-        let unpublished = |choice: &SphynxChoice| choice.published_reduce.is_none();
-        choices.sort_by_key(|choice| (std::cmp::Reverse(choice.relus), unpublished(choice), choice.channels));
-        choices.into_iter().find(|choice| self.has_network(choice))
+    /// Of channels and depths as the paper has them.
+    fn within(&self, most_cells: u64) -> Option<SphynxChoice> {
+        self.roundest((SMALLEST, SMALLEST), most_cells, LEFT_OVER)
     }
 
-    fn below(&self) -> Option<SphynxChoice> {
-        let mut choices: Vec<_> = (1..=MAX_CHANNELS)
-            .filter_map(|channels| {
-                let depth = (self.budget / (self.pixels * channels)).min(MAX_DEPTH);
-                (depth >= 3).then(|| self.choice(channels, depth))
-            })
-            .collect();
-        choices.sort_by(|a, b| b.deviation.total_cmp(&a.deviation).then(b.channels.cmp(&a.channels)));
+    fn below(&self, most_cells: u64) -> Option<SphynxChoice> {
+        self.roundest((1, 3), most_cells, LEFT_OVER_OF_FEW)
+    }
+
+    /// Of all channels and depths from the smallest on whose count leaves hardly more of the budget than it must, a published
+    /// one or the roundest; the deeper of two.
+    fn roundest(
+        &self,
+        (channels, cells): (u64, u64),
+        most_cells: u64,
+        left_over: f64,
+    ) -> Option<SphynxChoice> {
+        let depths = |channels: u64| {
+            let deepest = (self.budget / (self.pixels * channels)).min(most_cells);
+            (cells..=deepest).map(move |depth| (channels, depth))
+        };
+        let sizes = || (channels..=MAX_CHANNELS).flat_map(depths);
+        let most = sizes().map(|(channels, depth)| channels * depth).max()? as f64;
+        let is_large = |(channels, depth): &(u64, u64)| (channels * depth) as f64 >= most * (1.0 - left_over);
+        let mut choices: Vec<_> =
+            sizes().filter(is_large).map(|(channels, depth)| self.choice(channels, depth)).collect();
+        choices.sort_by_key(|choice| {
+            let is_unpublished = choice.published_reduce.is_none();
+            (is_unpublished, choice.channels.abs_diff(choice.depth), Reverse(choice.relus), choice.channels)
+        });
         choices.into_iter().find(|choice| self.has_network(choice))
     }
 
@@ -131,17 +150,38 @@ mod tests {
     }
 
     #[test]
-    fn a_search_takes_the_most_that_the_budget_allows() {
-        let chosen = |budget| {
-            let choice = sphynx_choice(budget, 32).unwrap().unwrap();
-            (choice.channels, choice.depth, choice.relus)
+    fn a_search_takes_a_round_network_that_spends_nearly_all() {
+        let size = |budget, most_cells| {
+            let choice = sphynx_choice(budget, 32, most_cells).unwrap().unwrap();
+            assert!(choice.relus <= budget, "{choice:?}");
+            (choice.channels, choice.depth)
         };
-        assert_eq!(chosen(25_600), (5, 5, 25_600));
-        // (10, 5) has as many and is not published.
-        assert_eq!(chosen(51_200), (5, 10, 51_200));
-        assert_eq!(chosen(50_000), (6, 8, 49_152));
-        assert!(chosen(10_000).2 <= 10_000);
-        assert_eq!(sphynx_choice(3_000, 32).unwrap(), None);
+        let found = |budget| size(budget, 20);
+        // The paper's own sizes, Table 3; 51,200 could also be (10, 5), and (7, 7) is nearly as large.
+        let published = [
+            (25_600, (5, 5)),
+            (30_720, (5, 6)),
+            (40_960, (5, 8)),
+            (51_200, (5, 10)),
+            (71_680, (7, 10)),
+            (102_400, (10, 10)),
+            (230_400, (15, 15)),
+        ];
+        for (budget, expected) in published {
+            assert_eq!(found(budget), expected, "{budget}");
+        }
+        assert_eq!(found(50_000), (6, 8));
+        let between = [(100_000, (8, 12)), (150_000, (12, 12)), (180_000, (13, 13)), (300_000, (17, 17))];
+        for (budget, expected) in between {
+            assert_eq!(found(budget), expected, "{budget}");
+        }
+        // Too small for the paper's smallest.
+        for (budget, expected) in [(20_000, (3, 6)), (15_000, (3, 4)), (10_000, (3, 3)), (5_000, (1, 4))] {
+            assert_eq!(found(budget), expected, "{budget}");
+        }
+        assert_eq!(sphynx_choice(3_000, 32, 20).unwrap(), None);
+        // As many cells as may be.
+        assert_eq!((size(600_000, 20), size(600_000, 500)), ((29, 20), (24, 24)));
     }
 
     #[test]

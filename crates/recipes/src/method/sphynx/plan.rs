@@ -10,8 +10,10 @@ use super::{CellsSource, LocationSource, SphynxSection, candidates};
 use crate::method::{OptimizeError, PlannedNetwork, ReluBudget};
 use crate::recipe::Recipe;
 
-/// Networks that a search of locations may hold at once: the pairs of 20 cells, twice the paper's deepest network.
+/// Networks that a search of locations may hold at once: the pairs of 20 cells, twice as many as in the paper's searches.
 const MOST_CANDIDATES: usize = 190;
+/// The most cells whose locations are searched where the budget chooses their number; of others so many as the zoo builds.
+const MOST_SEARCHED_CELLS: u64 = 20;
 
 /// One network that a recipe asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,7 +60,8 @@ pub fn plan(
     let mut plans = Vec::new();
     for (index, (budget, cells, locations)) in std::iter::once(own).chain(further).enumerate() {
         let sizes = if index == 0 { section.channels.zip(section.depth) } else { None };
-        let (channels, depth, relus) = size(budget, shape.height, sizes, noun)?;
+        let most_cells = if locations == LocationSource::Search { MOST_SEARCHED_CELLS } else { u64::MAX };
+        let (channels, depth, relus) = size(budget, (shape.height, most_cells), sizes, noun)?;
         let plan = SphynxPlan {
             base: base.clone(),
             channels,
@@ -104,7 +107,7 @@ fn check_base(name: &str) -> Result<(), OptimizeError> {
 
 fn size(
     budget: ReluBudget,
-    side: usize,
+    (side, most_cells): (usize, u64),
     given: Option<(u64, u64)>,
     noun: &'static str,
 ) -> Result<(usize, usize, u64), OptimizeError> {
@@ -116,7 +119,7 @@ fn size(
             false => Err(OptimizeError::SphynxSize { channels, depth, relus, budget, noun }),
         };
     }
-    let choice = sphynx_choice(budget, side)?;
+    let choice = sphynx_choice(budget, side, most_cells)?;
     let least = 3 * side as u64 * side as u64;
     let choice = choice.ok_or(OptimizeError::NoSphynxSize { budget, side, least, noun })?;
     Ok((choice.channels as usize, choice.depth as usize, choice.relus))
@@ -250,7 +253,7 @@ mod tests {
         let text = plans("budget = 36000\nchannels = 5\ndepth = 7\nlocations = \"published\"", "sphynx")
             .unwrap_err();
         assert!(text.contains("7 cells") && text.contains("thirds"), "{text}");
-        let text = plans("budget = 30000000", "sphynx").unwrap_err();
+        let text = plans("budget = 30000000\nchannels = 5\ndepth = 21", "sphynx").unwrap_err();
         assert!(text.contains("at most 190") && text.contains("thirds"), "{text}");
         let text = plans("budget = 25600\ncells = \"/nowhere/cells.toml\"", "sphynx").unwrap_err();
         assert!(text.contains("/nowhere/cells.toml"), "{text}");

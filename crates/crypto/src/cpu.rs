@@ -15,7 +15,7 @@ pub struct CpuFeatures {
     pub vaes512: bool,
     /// AVX2.
     pub avx2: bool,
-    /// AVX-512 F, BW, DQ, VL and VBMI: the base of all 512-bit kernels here.
+    /// AVX-512 F, BW, DQ, VL and VBMI, with BMI2: the base of all 512-bit kernels here.
     pub avx512: bool,
     /// AVX-512 IFMA: 52-bit multiply-accumulate.
     pub ifma: bool,
@@ -55,7 +55,8 @@ impl CpuFeatures {
             && is_x86_feature_detected!("avx512bw")
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx512vbmi");
+            && is_x86_feature_detected!("avx512vbmi")
+            && is_x86_feature_detected!("bmi2");
         Self {
             aes: is_x86_feature_detected!("aes")
                 && is_x86_feature_detected!("pclmulqdq")

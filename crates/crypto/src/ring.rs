@@ -19,7 +19,7 @@
 //! split by [`Region`], over output channels or rows.
 
 pub mod geometry;
-mod kernel;
+pub(crate) mod kernel;
 mod linear;
 mod pool;
 pub mod reference;

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use subtle::ConstantTimeEq;
-use zeroize::Zeroize;
+use zeroize::DefaultIsZeroes;
 
 /// A value that must not be printed, is wiped on drop and compares in constant time.
-pub struct Secret<T: Zeroize>(T);
+pub struct Secret<T: Wipe>(T);
 
-impl<T: Zeroize> Secret<T> {
+impl<T: Wipe> Secret<T> {
     /// Takes the value into custody. The caller's own copies are the caller's to wipe.
     pub fn new(value: T) -> Self {
         Self(value)
@@ -25,31 +25,76 @@ impl<T: Zeroize> Secret<T> {
     }
 }
 
-impl<T: Zeroize> fmt::Debug for Secret<T> {
+impl<T: Wipe> fmt::Debug for Secret<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Secret(..)")
     }
 }
 
-impl<T: Zeroize> Drop for Secret<T> {
+impl<T: Wipe> Drop for Secret<T> {
     fn drop(&mut self) {
-        self.0.zeroize();
+        self.0.wipe();
     }
 }
 
-impl<T: Zeroize + AsRef<[u8]>> ConstantTimeEq for Secret<T> {
+impl<T: Wipe + AsRef<[u8]>> ConstantTimeEq for Secret<T> {
     fn ct_eq(&self, other: &Self) -> subtle::Choice {
         self.0.as_ref().ct_eq(other.0.as_ref())
     }
 }
 
-impl<T: Zeroize + AsRef<[u8]>> PartialEq for Secret<T> {
+impl<T: Wipe + AsRef<[u8]>> PartialEq for Secret<T> {
     fn eq(&self, other: &Self) -> bool {
         self.ct_eq(other).into()
     }
 }
 
-impl<T: Zeroize + AsRef<[u8]>> Eq for Secret<T> {}
+impl<T: Wipe + AsRef<[u8]>> Eq for Secret<T> {}
+
+/// What can be overwritten, so that nothing of it stays in memory.
+///
+/// `Zeroize` writes a vector element by element, and what it has room for byte by byte. An inference holds millions of
+/// secret words for milliseconds, so here memory is written as one piece. The barrier behind it keeps the compiler from
+/// dropping stores that nobody reads.
+pub trait Wipe {
+    /// Overwrites it with zeros.
+    fn wipe(&mut self);
+}
+
+impl<W: DefaultIsZeroes> Wipe for [W] {
+    fn wipe(&mut self) {
+        self.fill(W::default());
+        zeroize::optimization_barrier(self);
+    }
+}
+
+impl<W: DefaultIsZeroes, const LENGTH: usize> Wipe for [W; LENGTH] {
+    fn wipe(&mut self) {
+        self.as_mut_slice().wipe();
+    }
+}
+
+/// With the room that is not in use, where a longer value may have been.
+impl<W: DefaultIsZeroes> Wipe for Vec<W> {
+    fn wipe(&mut self) {
+        self.clear();
+        self.resize(self.capacity(), W::default());
+        zeroize::optimization_barrier(self.as_slice());
+        self.clear();
+    }
+}
+
+impl Wipe for String {
+    fn wipe(&mut self) {
+        std::mem::take(self).into_bytes().wipe();
+    }
+}
+
+impl Wipe for u128 {
+    fn wipe(&mut self) {
+        std::slice::from_mut(self).wipe();
+    }
+}
 
 /// A statement, made at the call site, that the data handed to a variable-time routine is public.
 ///
@@ -73,8 +118,8 @@ mod tests {
 
     struct Probe(Rc<RefCell<Vec<&'static str>>>);
 
-    impl Zeroize for Probe {
-        fn zeroize(&mut self) {
+    impl Wipe for Probe {
+        fn wipe(&mut self) {
             self.0.borrow_mut().push("wiped");
         }
     }
@@ -89,6 +134,25 @@ mod tests {
         let log = Rc::new(RefCell::new(Vec::new()));
         drop(Secret::new(Probe(Rc::clone(&log))));
         assert_eq!(*log.borrow(), ["wiped"]);
+    }
+
+    #[test]
+    fn what_is_wiped_is_zero_with_the_room_behind_it() {
+        let mut array = [7_u64; 5];
+        array.wipe();
+        assert_eq!(array, [0; 5]);
+        let mut vector = vec![7_u32; 100];
+        vector.truncate(3);
+        vector.wipe();
+        assert!(vector.is_empty() && vector.capacity() >= 100);
+        // All of it was written, so it may be read.
+        let room = vector.capacity();
+        #[allow(unsafe_code)]
+        // SAFETY: the vector has this much room, and `wipe` wrote all of it.
+        unsafe {
+            vector.set_len(room);
+        }
+        assert!(vector.iter().all(|word| *word == 0));
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use zeroize::Zeroizing;
 
 use super::error::{GarbleError, Message, check_length};
+use crate::cpu::CpuFeatures;
+use crate::ring::kernel::bits as kernel;
 
 /// The low `width` bits set.
 pub(super) fn low_bits(width: u32) -> u64 {
@@ -62,23 +64,25 @@ pub(super) fn packed_length(count: usize, width: u32) -> usize {
 /// Packs the low `width` bits of each value, lowest bit first, without gaps.
 pub(super) fn pack(values: &[u64], width: u32) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(packed_length(values.len(), width));
-    append_packed(&mut bytes, values.iter().copied(), width);
+    append_packed(&mut bytes, values, width);
     bytes
 }
 
-/// The same behind other bytes, of values that are nowhere held together.
-pub(super) fn append_packed(bytes: &mut Vec<u8>, values: impl Iterator<Item = u64>, width: u32) {
-    let (mut pending, mut filled) = (0_u128, 0);
-    for value in values {
-        pending |= u128::from(value & low_bits(width)) << filled;
-        filled += width;
-        if filled >= 64 {
-            bytes.extend_from_slice(&(pending as u64).to_le_bytes());
-            pending >>= 64;
-            filled -= 64;
-        }
+/// The same behind other bytes.
+pub(super) fn append_packed(bytes: &mut Vec<u8>, values: &[u64], width: u32) {
+    let start = bytes.len();
+    bytes.resize(start + packed_length(values.len(), width), 0);
+    if width > 0 {
+        kernel::pack(values, width, &mut bytes[start..], CpuFeatures::available());
     }
-    bytes.extend_from_slice(&(pending as u64).to_le_bytes()[..filled.div_ceil(8) as usize]);
+}
+
+/// Appends one bit of each value, eight to a byte, lowest first.
+pub(super) fn append_bit(bytes: &mut Vec<u8>, values: &[u64], place: u32) {
+    bytes.extend(values.chunks(8).map(|values| {
+        let bits = values.iter().enumerate().map(|(index, value)| ((value >> place & 1) as u8) << index);
+        bits.fold(0, |byte, bit| byte | bit)
+    }));
 }
 
 /// Reads back `count` values of `width` bits.
@@ -93,31 +97,11 @@ pub(super) fn unpack(
     if bytes.last().is_some_and(|last| unused > 0 && last >> (8 - unused) != 0) {
         return Err(GarbleError::Padding { message });
     }
-    let value = |index: usize| {
-        let bit = index * width as usize;
-        word_at(bytes, bit / 8) >> (bit % 8)
-    };
-    let mask = low_bits(width);
-    // A value of more bits than these may reach into a ninth byte.
-    if width <= 57 {
-        return Ok((0..count).map(|index| value(index) & mask).collect());
+    let mut values = vec![0; count];
+    if width > 0 {
+        kernel::unpack(bytes, width, &mut values, CpuFeatures::available());
     }
-    let upper = |index: usize| {
-        let bit = index * width as usize;
-        (word_at(bytes, bit / 8 + 8) << 1) << (63 - bit % 8)
-    };
-    Ok((0..count).map(|index| (value(index) | upper(index)) & mask).collect())
-}
-
-/// Eight bytes from a place on, lowest first; behind the end there are zeros.
-fn word_at(bytes: &[u8], start: usize) -> u64 {
-    let rest = bytes.get(start..).unwrap_or_default();
-    if let Some(word) = rest.first_chunk() {
-        return u64::from_le_bytes(*word);
-    }
-    let mut word = [0; 8];
-    word[..rest.len()].copy_from_slice(rest);
-    u64::from_le_bytes(word)
+    Ok(values)
 }
 
 #[cfg(test)]
@@ -152,6 +136,29 @@ mod tests {
             let bytes = pack(&values, width);
             prop_assert_eq!(bytes.len(), packed_length(values.len(), width));
             prop_assert_eq!(unpack(Message::Reply, &bytes, values.len(), width), Ok(masked));
+        }
+    }
+
+    /// The slow obvious version: bit by bit.
+    fn pack_slowly(values: &[u64], width: u32) -> Vec<u8> {
+        let mut bytes = vec![0; packed_length(values.len(), width)];
+        for (index, value) in values.iter().enumerate() {
+            for bit in 0..width {
+                let place = index * width as usize + bit as usize;
+                bytes[place / 8] |= ((value >> bit & 1) as u8) << (place % 8);
+            }
+        }
+        bytes
+    }
+
+    proptest! {
+        #[test]
+        fn bits_lie_where_they_must(values in proptest::collection::vec(any::<u64>(), 0..70), width in 1_u32..=64) {
+            prop_assert_eq!(pack(&values, width), pack_slowly(&values, width));
+            let bits: Vec<u64> = values.iter().map(|value| value >> (width - 1)).collect();
+            let mut bytes = vec![7];
+            append_bit(&mut bytes, &values, width - 1);
+            prop_assert_eq!(&bytes[1..], pack_slowly(&bits, 1));
         }
     }
 

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use zeroize::Zeroize;
-
 use super::bits::{low_bits, pack, unpack};
 use super::circuit::{Circuit, Output, check_lanes};
 use super::error::{Counted, GarbleError, Message, check_count, check_length};
@@ -12,7 +10,7 @@ use super::label::WireLabel;
 use super::messages::{ActiveLabels, GarbledChunk, Reply};
 use super::projection::RowContext;
 use super::workspace::Workspace;
-use crate::secret::Secret;
+use crate::secret::{Secret, Wipe};
 
 /// The right to evaluate one chunk once: the same counters that the garbler took.
 #[derive(Debug)]
@@ -56,7 +54,7 @@ impl ChunkEvaluator {
     ) -> Result<PreparedEvaluator, GarbleError> {
         check_length(Message::Tables, self.circuit.table_bytes(self.lanes), tables.0.len())?;
         check_count(Counted::ClientLabels, self.circuit.client_wires() * self.lanes, client_labels.len())?;
-        Ok(PreparedEvaluator { chunk: self, tables, client_labels: HeldLabels(client_labels) })
+        Ok(PreparedEvaluator { chunk: self, tables, client_labels: Secret::new(client_labels) })
     }
 }
 
@@ -65,18 +63,7 @@ impl ChunkEvaluator {
 pub struct PreparedEvaluator {
     chunk: ChunkEvaluator,
     tables: GarbledChunk,
-    client_labels: HeldLabels,
-}
-
-/// Labels that are wiped on drop. One pass over them; a `Secret<Vec<_>>` would go over the spare capacity
-/// too, byte by byte, which shows at this size.
-#[derive(Debug)]
-struct HeldLabels(Vec<WireLabel>);
-
-impl Drop for HeldLabels {
-    fn drop(&mut self) {
-        self.0.as_mut_slice().zeroize();
-    }
+    client_labels: Secret<Vec<WireLabel>>,
 }
 
 impl PreparedEvaluator {
@@ -104,7 +91,7 @@ impl PreparedEvaluator {
             *value = value.wrapping_sub(*blind) & low_bits(bits);
         }
         let reply = Reply(pack(&values, bits));
-        values.zeroize();
+        values.wipe();
         Ok(reply)
     }
 
@@ -140,7 +127,7 @@ impl PreparedEvaluator {
                 *slot = u128::from_le_bytes(*label);
             }
         }
-        for (wire, labels) in self.client_labels.0.chunks_exact(lanes).enumerate() {
+        for (wire, labels) in self.client_labels.expose().chunks_exact(lanes).enumerate() {
             for (slot, label) in workspace.labels.of_mut(server_wires + wire).iter_mut().zip(labels) {
                 *slot = label.0;
             }
@@ -170,7 +157,7 @@ impl PreparedEvaluator {
         bytes.extend_from_slice(&self.chunk.counters.position().to_le_bytes());
         bytes.extend_from_slice(&self.chunk.key.to_bytes());
         bytes.extend_from_slice(&self.tables.0);
-        for label in &self.client_labels.0 {
+        for label in self.client_labels.expose() {
             bytes.extend_from_slice(&label.to_bytes());
         }
         Secret::new(bytes)

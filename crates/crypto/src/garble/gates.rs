@@ -44,7 +44,7 @@ mod views;
 pub use client::{ClientInputs, PreparedGates};
 pub use server::{AdvancedGates, OfferedGates, ReverseReceiver, WaitingGates};
 
-use super::bits::{append_packed, low_bits};
+use super::bits::{append_bit, low_bits};
 use super::error::{Counted, GarbleError, check_count, check_shape};
 use super::hash::{CounterRange, HashKey, MAX_LANES};
 use super::label::{Offset, WireLabel};
@@ -172,11 +172,12 @@ impl GateShape {
         let mut choices = Secret::new(Vec::with_capacity(length));
         let bytes = choices.expose_mut();
         for level in 0..self.compared_bits() - 1 {
-            append_packed(bytes, shares[..signs].iter().map(|share| self.client_input(*share) >> level), 1);
+            // A bit of what `client_input` makes of the share.
+            append_bit(bytes, &shares[..signs], self.fraction_bits + level);
         }
-        append_packed(bytes, coins.iter().copied(), 1);
+        append_bit(bytes, coins, 0);
         for (value, shares) in self.values().zip(shares.chunks_exact(signs)) {
-            append_packed(bytes, shares.iter().map(|share| value.top_bit(*share)), 1);
+            append_bit(bytes, shares, value.ring - 1);
         }
         choices
     }

@@ -5,8 +5,6 @@
 //! value of it serves one half-gate or row of one chunk, so at most 64 labels of the same wire position.
 //! Ranges are cut from the counter in the order of the plan, on both sides; threads work in disjoint ranges.
 
-use zeroize::Zeroizing;
-
 use super::error::GarbleError;
 use super::kernel::{GROUP, Kernel, KeyBatch};
 use super::label::{Offset, WireLabel};
@@ -157,7 +155,8 @@ pub(super) fn hash_labels(
     for chunk in labels.chunks(MAX_LANES) {
         let (batch, place) = keys.take(1);
         let stride = chunk.len().next_multiple_of(GROUP);
-        let (mut inputs, mut outputs) = (Zeroizing::new([0; MAX_LANES]), Zeroizing::new([0; MAX_LANES]));
+        let [mut inputs, mut outputs] = [(); 2].map(|()| Secret::new([0; MAX_LANES]));
+        let (inputs, outputs) = (inputs.expose_mut(), outputs.expose_mut());
         inputs.iter_mut().zip(chunk).for_each(|(input, label)| *input = label.0);
         kernel.hash(batch, place, &inputs[..stride], &mut outputs[..stride]);
         hashes.expose_mut().extend_from_slice(&outputs[..chunk.len()]);

@@ -1,6 +1,6 @@
 //! Sections of values, each packed at a width of its own: the messages and the stored form of truncations and gates.
 
-use super::bits::{pack, packed_length, unpack};
+use super::bits::{append_packed, packed_length, unpack};
 use super::error::{GarbleError, Message, check_length};
 use crate::secret::Secret;
 
@@ -15,7 +15,7 @@ pub(super) fn sections_length(sections: impl IntoIterator<Item = (usize, u32)>) 
 /// Appends sections to a message; one of width zero is left out.
 pub(super) fn append_sections<'a>(bytes: &mut Vec<u8>, sections: impl IntoIterator<Item = Section<'a>>) {
     for (values, width) in sections {
-        bytes.extend_from_slice(Secret::new(pack(values, width)).expose());
+        append_packed(bytes, values, width);
     }
 }
 

@@ -28,7 +28,7 @@ pub use client::{ClientInputs, PreparedTruncation};
 pub use messages::{TruncationOffer, TruncationOpening, TruncationReply};
 pub use server::{OfferedTruncation, WaitingTruncation};
 
-use super::bits::{append_packed, low_bits, packed_length};
+use super::bits::{append_bit, low_bits, packed_length};
 use super::error::{Counted, GarbleError, check_count, check_shape};
 use super::hash::MAX_LANES;
 use crate::secret::Secret;
@@ -83,7 +83,7 @@ impl TruncationShape {
     /// bits of its shares.
     pub fn choices(&self, shares: &[u64]) -> Secret<Vec<u8>> {
         let mut choices = Secret::new(Vec::with_capacity(packed_length(shares.len(), 1)));
-        append_packed(choices.expose_mut(), shares.iter().map(|share| self.top_bit(*share)), 1);
+        append_bit(choices.expose_mut(), shares, self.width - 1);
         choices
     }
 

@@ -7,6 +7,7 @@ use zeroize::Zeroize;
 use super::circuit::{Circuit, Gate, Operation, Wire};
 use super::kernel::{AndInputs, GROUP, Kernel};
 use crate::cpu::CpuFeatures;
+use crate::secret::Wipe;
 
 /// Labels of all live wires of a chunk, and scratch. One per thread; it grows to the largest circuit it has
 /// met.
@@ -65,7 +66,7 @@ impl Workspace {
 /// Makes room without leaving a copy of old labels in memory that was given back.
 fn grow(labels: &mut Vec<u128>, length: usize) {
     if labels.len() < length {
-        labels.zeroize();
+        labels.wipe();
         *labels = vec![0; length];
     }
 }

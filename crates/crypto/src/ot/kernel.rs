@@ -23,6 +23,7 @@ use crate::cpu::CpuFeatures;
 use crate::ot::base::BASE_TRANSFERS;
 use crate::ot::depth::Depth;
 use crate::ot::tree::Leaves;
+use crate::secret::{Secret, Wipe};
 
 /// Transfers in one block.
 pub(in crate::ot) const BLOCK: usize = 2048;
@@ -78,9 +79,9 @@ impl Workspace {
 
 impl Drop for Workspace {
     fn drop(&mut self) {
-        self.columns.as_flattened_mut().as_flattened_mut().zeroize();
-        self.corrections.as_flattened_mut().zeroize();
-        self.choices.zeroize();
+        self.columns.as_flattened_mut().as_flattened_mut().wipe();
+        self.corrections.as_flattened_mut().wipe();
+        self.choices.wipe();
     }
 }
 
@@ -157,9 +158,9 @@ impl Engine {
         if let Ok(labels) = labels.try_into() {
             return self.transpose(workspace, labels);
         }
-        let mut block = Box::new(Zeroizing::new([0; BLOCK]));
-        self.transpose(workspace, &mut block);
-        labels.copy_from_slice(&block[..labels.len()]);
+        let mut block = Box::new(Secret::new([0; BLOCK]));
+        self.transpose(workspace, block.expose_mut());
+        labels.copy_from_slice(&block.expose()[..labels.len()]);
     }
 
     /// Turns labels into their columns, 128 at a time: word c of a square holds bit c of its labels. Missing labels are

@@ -2,11 +2,9 @@
 
 use std::ops::{Deref, DerefMut};
 
-use zeroize::Zeroize;
-
 use crate::ot::error::{OtError, OtMessage};
 use crate::random::Generator;
-use crate::secret::Secret;
+use crate::secret::{Secret, Wipe};
 
 /// The sender's secret offset: the two labels of a transfer differ by it. Its lowest bit is 1.
 ///
@@ -64,7 +62,7 @@ impl DerefMut for Labels {
 
 impl Drop for Labels {
     fn drop(&mut self) {
-        self.0.zeroize();
+        self.0.wipe();
     }
 }
 
@@ -101,7 +99,7 @@ impl SecretBits {
     pub fn from_packed(count: usize, mut packed: Vec<u8>) -> Result<Self, OtError> {
         if packed.len() != count.div_ceil(8) {
             let given = packed.len().saturating_mul(8);
-            packed.zeroize();
+            packed.wipe();
             return Err(OtError::ItemCount { expected: count, given });
         }
         clear_padding(count, &mut packed);

@@ -23,9 +23,10 @@ use super::RingError;
 use super::geometry::ConvGeometry;
 use super::kernel::dot::{DotKernel, LANES, MAXIMUM_PANELS};
 use super::kernel::supported;
-use super::vector::{RingVector, Words, on_words, wipe};
+use super::vector::{RingVector, Words, on_words};
 use super::width::RingWidth;
 use crate::cpu::CpuFeatures;
+use crate::secret::Wipe;
 
 /// Output channels that are computed together; parts of a split layer best begin at multiples of it.
 pub const CHANNEL_BLOCK: usize = LANES * MAXIMUM_PANELS;
@@ -250,7 +251,7 @@ impl Drop for PackedWeights {
     fn drop(&mut self) {
         match &mut self.method {
             Method::Panels(panels) => panels.wipe(),
-            Method::Planes(weights) => wipe(weights),
+            Method::Planes(weights) => weights.wipe(),
         }
     }
 }
@@ -284,8 +285,8 @@ impl fmt::Debug for PackedInput {
 impl Drop for PackedInput {
     fn drop(&mut self) {
         match &mut self.layout {
-            Layout::Digits { words, .. } => wipe(words),
-            Layout::Planes(words) => on_words!(words, values => wipe(values)),
+            Layout::Digits { words, .. } => words.wipe(),
+            Layout::Planes(words) => on_words!(words, values => values.wipe()),
         }
     }
 }

@@ -8,8 +8,9 @@ use super::kernel::polyphase::RunSum;
 use super::kernel::vectorized;
 use super::linear::Region;
 use super::linear::planes::Planes;
-use super::vector::{RingVector, Words, wipe};
+use super::vector::{RingVector, Words};
 use crate::cpu::CpuFeatures;
+use crate::secret::Wipe;
 
 /// A pooling layer that adds up the values under each window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +116,7 @@ impl SumPool {
             let planes = Planes::new(&self.geometry);
             let mut dealt = planes.deal(values);
             planes.pool(&dealt, channels, mask, features, output);
-            wipe(&mut dealt);
+            dealt.wipe();
         } else if !channels.is_empty() {
             let area = shape.input.area();
             for (values, sums) in

@@ -2,13 +2,12 @@
 
 use std::fmt;
 
-use zeroize::Zeroize;
-
 use super::RingError;
-use super::vector::{RingVector, on_words, wipe};
+use super::vector::{RingVector, on_words};
 use super::width::RingWidth;
 use super::word::Word;
 use crate::random::Generator;
+use crate::secret::Wipe;
 
 /// One party's share of a vector of values. It prints nothing, is not copied and is wiped on drop.
 #[derive(PartialEq, Eq)]
@@ -93,7 +92,7 @@ impl fmt::Debug for Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.0.zeroize();
+        self.0.wipe();
     }
 }
 
@@ -177,7 +176,7 @@ fn fill_words<W: Word>(words: &mut [W], mask: u64, generator: &mut Generator) {
             *word = W::wrap(u64::from_le_bytes(wide) & mask);
         }
     }
-    wipe(&mut buffer);
+    buffer.wipe();
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use std::borrow::Borrow;
 use std::fmt;
 
 use subtle::ConstantTimeEq;
-use zeroize::Zeroize;
 
 use super::RingError;
 use super::kernel::bits;
@@ -13,6 +12,7 @@ use super::kernel::vectorized;
 use super::width::RingWidth;
 use super::word::Word;
 use crate::cpu::CpuFeatures;
+use crate::secret::Wipe;
 
 /// Values of one ring, each reduced to `0..2^l`; 32-bit words for l up to 32, 64-bit words above.
 ///
@@ -324,16 +324,10 @@ impl PartialEq for RingVector {
 
 impl Eq for RingVector {}
 
-impl Zeroize for RingVector {
-    fn zeroize(&mut self) {
-        on_words!(&mut self.words, values => wipe(values));
+impl Wipe for RingVector {
+    fn wipe(&mut self) {
+        on_words!(&mut self.words, values => values.as_mut_slice().wipe());
     }
-}
-
-/// Overwrites the words with zeros; the barrier keeps the compiler from dropping stores that nobody reads.
-pub(crate) fn wipe<W: Copy + Default>(words: &mut [W]) {
-    words.fill(W::default());
-    zeroize::optimization_barrier(words);
 }
 
 /// Bytes that are not the packed form of the values expected.

@@ -2,8 +2,10 @@
 
 use std::ops::BitAnd;
 
+use zeroize::DefaultIsZeroes;
+
 /// `u32` for rings of at most 32 bits, `u64` for wider ones.
-pub(crate) trait Word: Copy + Default + BitAnd<Output = Self> {
+pub(crate) trait Word: Copy + DefaultIsZeroes + BitAnd<Output = Self> {
     /// Bits of the word.
     const BITS: u32;
     /// The word congruent to the integer.

@@ -3,7 +3,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use zeroize::Zeroize;
+use crate::secret::Wipe;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
@@ -37,9 +37,9 @@ impl DerefMut for AlignedWords {
     }
 }
 
-impl Zeroize for AlignedWords {
-    fn zeroize(&mut self) {
-        (**self).zeroize();
+impl Wipe for AlignedWords {
+    fn wipe(&mut self) {
+        (**self).wipe();
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
         }
         assert_eq!(words.as_ptr().addr() % 64, 0);
         assert!(words.iter().copied().eq(0..48));
-        words.zeroize();
+        words.wipe();
         assert!(words.iter().all(|word| *word == 0) && words.len() == 48);
     }
 }

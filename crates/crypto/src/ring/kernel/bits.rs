@@ -13,13 +13,16 @@ use crate::ring::word::Word;
 /// Values of at most this many bits lie inside any eight bytes that start with their first byte.
 const ONE_LOAD_BITS: u32 = 57;
 
-/// Writes values of `bits` bits each; `bytes` has exactly the length they need.
+/// Writes the low `bits` bits of each value; `bytes` has exactly the length they need.
 pub(crate) fn pack<W: Word>(values: &[W], bits: u32, bytes: &mut [u8], features: CpuFeatures) {
     let mut done = 0;
     #[cfg(target_arch = "x86_64")]
     if features.avx512 && avx512::PACKED_BITS.contains(&bits) && bits != W::BITS {
         // SAFETY: `avx512` is set only where F, BW, VL and VBMI were detected.
         done = unsafe { avx512::pack_blocks(values, bits, bytes) };
+    } else if features.avx512 && avx512::NARROW_BITS.contains(&bits) {
+        // SAFETY: `avx512` is set only where F, BW, VL, VBMI and BMI2 were detected.
+        done = unsafe { avx512::pack_narrow_blocks(values, bits, bytes) };
     }
     let bytes = &mut bytes[done / 8 * bits as usize..];
     vectorized(features, Pack { values: &values[done..], bits, bytes });
@@ -57,8 +60,9 @@ impl<W: Word> Vectorized for Pack<'_, W> {
         let mut words = bytes.chunks_exact_mut(8);
         let mut pending = 0_u64;
         let mut filled = 0;
+        let kept = u64::MAX >> (64 - bits);
         for value in values {
-            let value = value.widen();
+            let value = value.widen() & kept;
             pending |= value << filled;
             filled += bits;
             if filled >= 64 {

@@ -31,6 +31,8 @@ pub(crate) const MAXIMUM_SUMS: usize = 24;
 #[repr(C, align(64))]
 pub(crate) struct Lanes(pub(crate) [u32; LANES]);
 
+impl zeroize::DefaultIsZeroes for Lanes {}
+
 /// What a 32-bit word of digits or weights is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WordForm {

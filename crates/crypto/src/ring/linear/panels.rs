@@ -10,9 +10,9 @@ use crate::ring::kernel::dot::{
     DotKernel, LANES, Lanes, MAXIMUM_PANELS, MAXIMUM_SUMS, Segment, Tile, WordForm,
 };
 use crate::ring::kernel::{Vectorized, vectorized};
-use crate::ring::vector::wipe;
 use crate::ring::width::RingWidth;
 use crate::ring::word::Word;
+use crate::secret::Wipe;
 
 /// Pixels between two writes to the output: a multiple of every tile's pixels.
 const BLOCK: usize = 48;
@@ -79,7 +79,7 @@ impl Panels {
     }
 
     pub(super) fn wipe(&mut self) {
-        wipe(&mut self.rows);
+        self.rows.wipe();
     }
 
     fn panel(&self, group: usize, panel: usize) -> &[Lanes] {

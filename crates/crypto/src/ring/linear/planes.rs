@@ -12,6 +12,7 @@ use crate::ring::geometry::{ConvGeometry, Extent};
 use crate::ring::kernel::polyphase::{CHUNK, PlainSum, Tap, WeightedSum};
 use crate::ring::kernel::vectorized;
 use crate::ring::word::Word;
+use crate::secret::Wipe;
 
 /// The layout of a layer's dealt planes.
 pub(in crate::ring) struct Planes<'a> {
@@ -142,7 +143,7 @@ impl<'a> Planes<'a> {
                 target.copy_from_slice(&row[..columns]);
             }
         }
-        crate::ring::vector::wipe(&mut sums);
+        sums.wipe();
     }
 }
 

@@ -196,6 +196,6 @@ fn a_huge_count_is_refused_before_anything_is_allocated() {
 fn vectors_print_their_size_alone_and_wipe() {
     let mut vector = RingVector::from_unsigned(RingWidth::new(41).unwrap(), &[123_456_789, 5]);
     assert_eq!(format!("{vector:?}"), "RingVector(2 values of 41 bits)");
-    vector.zeroize();
+    vector.wipe();
     assert_eq!(vector.to_unsigned(), [0, 0]);
 }

@@ -6,10 +6,11 @@
 //! ```
 
 use std::arch::x86_64::{
-    __m512i, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_and_si512, _mm512_cvtepi64_epi32,
-    _mm512_cvtepu32_epi64, _mm512_loadu_si512, _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8,
-    _mm512_maskz_permutexvar_epi8, _mm512_or_si512, _mm512_permutexvar_epi8, _mm512_set1_epi64,
-    _mm512_sllv_epi64, _mm512_srlv_epi64, _mm512_storeu_si512,
+    __m512i, _mm_cvtsi128_si64, _mm256_loadu_si256, _mm256_storeu_si256, _mm512_and_si512,
+    _mm512_cvtepi64_epi8, _mm512_cvtepi64_epi32, _mm512_cvtepu32_epi64, _mm512_loadu_si512,
+    _mm512_mask_storeu_epi8, _mm512_maskz_loadu_epi8, _mm512_maskz_permutexvar_epi8, _mm512_or_si512,
+    _mm512_permutexvar_epi8, _mm512_set1_epi64, _mm512_sllv_epi64, _mm512_srlv_epi64, _mm512_storeu_si512,
+    _pext_u64,
 };
 use std::ops::RangeInclusive;
 
@@ -19,13 +20,30 @@ use crate::ring::word::Word;
 /// Widths where a shifted value fits its lane, and shares bytes with its two neighbors alone.
 pub(super) const PACKED_BITS: RangeInclusive<u32> = 8..=ONE_LOAD_BITS;
 
+/// Widths of which eight values fit a word.
+pub(super) const NARROW_BITS: RangeInclusive<u32> = 1..=7;
+
 /// Widths where a shifted value fits its lane.
 pub(super) const UNPACKED_BITS: RangeInclusive<u32> = 1..=ONE_LOAD_BITS;
 
 /// Values of a block.
 const BLOCK: usize = 8;
 
-/// Packs all whole blocks and returns how many values that were.
+/// Packs the low bits of all whole blocks and returns how many values that were.
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi,bmi2")]
+pub(super) fn pack_narrow_blocks<W: Word>(values: &[W], bits: u32, bytes: &mut [u8]) -> usize {
+    assert!(NARROW_BITS.contains(&bits));
+    let kept = u64::from_ne_bytes([(1 << bits) - 1; 8]);
+    let blocks = values.chunks_exact(BLOCK).zip(bytes.chunks_exact_mut(bits as usize));
+    let count = blocks.len();
+    for (values, bytes) in blocks {
+        let lowest = _mm_cvtsi128_si64(_mm512_cvtepi64_epi8(load_lanes(values))).cast_unsigned();
+        bytes.copy_from_slice(&_pext_u64(lowest, kept).to_le_bytes()[..bits as usize]);
+    }
+    count * BLOCK
+}
+
+/// Packs the low bits of all whole blocks and returns how many values that were.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vbmi")]
 pub(super) fn pack_blocks<W: Word>(values: &[W], bits: u32, bytes: &mut [u8]) -> usize {
     assert!(PACKED_BITS.contains(&bits));
@@ -43,10 +61,11 @@ pub(super) fn pack_blocks<W: Word>(values: &[W], bits: u32, bytes: &mut [u8]) ->
         (load(&source), covered)
     });
     let stored = (1_u64 << bits) - 1;
+    let kept = _mm512_set1_epi64(stored.cast_signed());
     let blocks = values.chunks_exact(BLOCK).zip(bytes.chunks_exact_mut(bits as usize));
     let count = blocks.len();
     for (values, bytes) in blocks {
-        let lanes = _mm512_sllv_epi64(load_lanes(values), shifts);
+        let lanes = _mm512_sllv_epi64(_mm512_and_si512(load_lanes(values), kept), shifts);
         let [even, odd] =
             moves.map(|(source, covered)| _mm512_maskz_permutexvar_epi8(covered, source, lanes));
         // SAFETY: the mask has as many bits as the chunk has bytes.

@@ -63,28 +63,6 @@ pub(crate) fn apply(
     }
 }
 
-/// Shifts each channel of a linear layer's output to the common scale.
-pub(crate) fn shift_channels(
-    values: RingVector,
-    channel_shifts: &[u8],
-    shape: Shape,
-) -> Result<RingVector, InferenceError> {
-    match channel_shifts.iter().all(|shift| *shift == channel_shifts[0]) {
-        true if channel_shifts[0] == 0 => Ok(values),
-        true => {
-            let mut values = values;
-            values.scale(u32::from(channel_shifts[0]))?;
-            Ok(values)
-        }
-        false => {
-            let plane = shape.height * shape.width;
-            let values = Share::new(values);
-            let shift = |(index, value): (usize, u64)| value << channel_shifts[index / plane];
-            Ok(collected(values.width(), values.expose().iter().enumerate().map(shift)))
-        }
-    }
-}
-
 fn shifted(input: &RingVector, width: RingWidth, shift: u8) -> Result<RingVector, InferenceError> {
     let mut value = input.narrowed(width)?;
     if shift > 0 {

@@ -11,7 +11,7 @@ mod traffic;
 mod work;
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crypto::he::HeParameters;
 pub use crypto::ot::Depth;
@@ -76,6 +76,8 @@ pub struct Plan {
     image_width: RingWidth,
     logits_width: RingWidth,
     answer_width: RingWidth,
+    /// By depth of transfers, once somebody asked.
+    traffic: [OnceLock<PlannedTraffic>; Depth::ALL.len()],
 }
 
 /// A part of the plan, by its place.
@@ -128,6 +130,7 @@ impl Plan {
             linear,
             parts,
             rounds,
+            traffic: Default::default(),
         })
     }
 

@@ -7,7 +7,7 @@ use subtle::ConstantTimeEq;
 
 use super::RingError;
 use super::kernel::bits;
-use super::kernel::elementwise::{Change, Combine, Pairwise, Replace};
+use super::kernel::elementwise::{Change, Combine, Pairwise, Replace, ShiftPlanes};
 use super::kernel::vectorized;
 use super::width::RingWidth;
 use super::word::Word;
@@ -142,6 +142,35 @@ impl RingVector {
         self.check_shift(shift)?;
         self.replace(Change::ShiftUp(shift), CpuFeatures::available());
         Ok(())
+    }
+
+    /// Multiplies each plane by its own `2^shift` and adds its own number to all of it: how the channels of a layer meet.
+    ///
+    /// # Errors
+    /// When a shift is not below the width, or the values are not so many equal planes.
+    pub fn shift_planes(&mut self, planes: &[(u32, i64)]) -> Result<(), RingError> {
+        for (shift, _) in planes {
+            self.check_shift(*shift)?;
+        }
+        if planes.is_empty() || !self.len().is_multiple_of(planes.len()) {
+            return Err(RingError::NotWholeGroups { groups: planes.len(), found: self.len() });
+        }
+        let (width, mask) = (self.width, self.width.mask());
+        on_words!(&mut self.words, values => {
+            let planes: Vec<_> =
+                planes.iter().map(|(shift, addend)| (*shift, Word::wrap(width.from_signed(*addend)))).collect();
+            let work = ShiftPlanes { values, planes: &planes, mask: Word::wrap(mask) };
+            vectorized(CpuFeatures::available(), work);
+        });
+        Ok(())
+    }
+
+    /// The values at the given places, in 64-bit words.
+    ///
+    /// # Panics
+    /// When a place lies behind the end.
+    pub fn at(&self, places: &[u32]) -> Vec<u64> {
+        on_words!(&self.words, values => places.iter().map(|place| values[*place as usize].widen()).collect())
     }
 
     /// Divides each signed value by `2^shift`, rounding down. Exact on values; on shares it loses their carry.

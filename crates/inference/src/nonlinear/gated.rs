@@ -115,8 +115,7 @@ impl GatedPart {
 
     /// One party's share of the positions.
     fn gather(&self, share: &RingVector) -> Secret<Vec<u64>> {
-        let words = Secret::new(share.to_unsigned());
-        Secret::new(self.positions.iter().map(|position| words.expose()[*position as usize]).collect())
+        Secret::new(share.at(&self.positions))
     }
 
     fn sum(&self, length: impl Fn(&GateShape, usize) -> usize) -> usize {

@@ -80,9 +80,10 @@ impl TruncatedPart {
 
     /// One party's share of the positions, in the truncation's ring.
     fn gather(&self, share: &RingVector) -> Secret<Vec<u64>> {
-        let words = Secret::new(share.to_unsigned());
         let mask = low_bits(self.shape.width());
-        Secret::new(self.positions.iter().map(|position| words.expose()[*position as usize] & mask).collect())
+        let mut words = Secret::new(share.at(&self.positions));
+        words.expose_mut().iter_mut().for_each(|word| *word &= mask);
+        words
     }
 }
 

@@ -18,7 +18,6 @@ use crate::client::{PreparedClient, ShareRecord};
 use crate::clock::Instant;
 use crate::conversation::{Incoming, Outgoing, Party, WorkTimes};
 use crate::labels::{ExpandedLabels, ReceivedLabels, ZeroLabels};
-use crate::local;
 use crate::nonlinear::{ClientTools, OwnValues, PreparedClientPart};
 use crate::plan::{JobId, PartId, Plan};
 use crate::roots::fresh_seed;
@@ -180,8 +179,10 @@ impl<'a> PreparingClient<'a> {
         let ModelOperation::Linear { channel_shifts, .. } = &step.operation else {
             unreachable!("the plan lists layers with weights")
         };
-        let share = RingVector::from_unsigned(RingWidth::new(step.ring_bits)?, words.expose());
-        self.shares.set(job.step.output(), local::shift_channels(share, channel_shifts, step.shape)?);
+        let mut share = RingVector::from_unsigned(RingWidth::new(step.ring_bits)?, words.expose());
+        let planes: Vec<_> = channel_shifts.iter().map(|shift| (u32::from(*shift), 0)).collect();
+        share.shift_planes(&planes)?;
+        self.shares.set(job.step.output(), share);
         Ok(())
     }
 

@@ -13,7 +13,6 @@ use super::messages::{ClientWords, ServerWords};
 use crate::InferenceError;
 use crate::clock::Instant;
 use crate::conversation::{Incoming, Outgoing, Party, WorkTimes};
-use crate::local;
 use crate::nonlinear::{OnlineTools, PreparedServerPart, WaitingServerPart};
 use crate::plan::{PartId, Plan};
 use crate::server::{PreparedServer, ServedModel};
@@ -93,13 +92,11 @@ impl<'a> ClassifyingServer<'a> {
         let narrowed = |image: &ServerImage| Ok(Share::new(image.shares.of(step.inputs[0]).narrowed(width)?));
         let inputs = self.images.iter().map(narrowed).collect::<Result<Vec<_>, InferenceError>>()?;
         let outputs = convolve_all(self.workers, packed, &inputs, FEW_MULTIPLY_ADDS)?;
-        let plane = step.shape.height * step.shape.width;
-        let biases: Vec<i64> = biases.iter().flat_map(|bias| std::iter::repeat_n(*bias, plane)).collect();
-        let biases = RingVector::from_signed(width, &biases);
+        let planes: Vec<_> =
+            channel_shifts.iter().map(|shift| u32::from(*shift)).zip(biases.iter().copied()).collect();
         for (image, mut value) in self.images.iter_mut().zip(outputs) {
             value.add(image.masks[job.0].take().expect("each linear step is followed once").expose())?;
-            let mut value = local::shift_channels(value, channel_shifts, step.shape)?;
-            value.add(&biases)?;
+            value.shift_planes(&planes)?;
             image.shares.set(id.output(), value);
         }
         Ok(())

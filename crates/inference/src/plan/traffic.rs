@@ -120,6 +120,11 @@ impl Plan {
 
     /// Predicts the traffic, headers of the frames included, with transfers of this depth.
     pub fn traffic(&self, depth: Depth) -> PlannedTraffic {
+        // Every request asks, and the sum goes over every message.
+        *self.traffic[depth as usize].get_or_init(|| self.summed_traffic(depth))
+    }
+
+    fn summed_traffic(&self, depth: Depth) -> PlannedTraffic {
         let (messages, returning) = (self.messages(depth), self.returning_messages(depth));
         let further = self.further_messages(depth);
         let of = |messages: &[PlannedMessage], phase| {

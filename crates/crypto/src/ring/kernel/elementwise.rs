@@ -70,6 +70,25 @@ impl<W: Word> Vectorized for Replace<'_, W> {
     }
 }
 
+/// Replaces each value by `2^shift` times it, plus an addend; both are those of its plane.
+pub(crate) struct ShiftPlanes<'a, W> {
+    pub(crate) values: &'a mut [W],
+    /// Shift and addend of each plane; all planes are of one length.
+    pub(crate) planes: &'a [(u32, W)],
+    pub(crate) mask: W,
+}
+
+impl<W: Word> Vectorized for ShiftPlanes<'_, W> {
+    #[inline(always)]
+    fn run(self) {
+        let Self { values, planes, mask } = self;
+        let length = (values.len() / planes.len().max(1)).max(1);
+        for (values, (shift, addend)) in values.chunks_exact_mut(length).zip(planes) {
+            each(values, |value| value.shift_up(*shift).plus(*addend) & mask);
+        }
+    }
+}
+
 #[inline(always)]
 fn each<W: Word>(values: &mut [W], change: impl Fn(W) -> W) {
     for value in values {

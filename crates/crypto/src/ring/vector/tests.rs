@@ -192,6 +192,36 @@ fn a_huge_count_is_refused_before_anything_is_allocated() {
     assert!(matches!(RingVector::from_bytes(width, count, &[0; 16]), Err(UnpackError::Length { .. })));
 }
 
+proptest! {
+    #[test]
+    fn planes_have_shifts_and_addends_of_their_own(
+        (bits, shift, addend) in (2_u32..=64).prop_flat_map(|bits| (Just(bits), 0..bits, any::<i64>())),
+        values in prop::collection::vec(any::<u64>(), 60),
+    ) {
+        let width = RingWidth::new(bits).unwrap();
+        let planes = [(shift, addend), (0, 0), (1, -1)];
+        let mut vector = RingVector::from_unsigned(width, &values);
+        vector.shift_planes(&planes).unwrap();
+        for (index, value) in values.iter().enumerate() {
+            let (shift, addend) = planes[index / 20];
+            let expected = width.reduce((value << shift).wrapping_add(width.from_signed(addend)));
+            prop_assert_eq!(vector.get(index), Some(expected));
+        }
+        let places = [7, 59, 0, 7];
+        let expected: Vec<_> = places.iter().map(|place| vector.get(*place as usize).unwrap()).collect();
+        prop_assert_eq!(vector.at(&places), expected);
+    }
+}
+
+#[test]
+fn planes_must_be_equal_and_shifts_below_the_width() {
+    let mut vector = RingVector::zeros(RingWidth::new(8).unwrap(), 6);
+    assert!(matches!(vector.shift_planes(&[(8, 0), (0, 0)]), Err(RingError::Shift { .. })));
+    for planes in [&[][..], &[(1, 1); 4]] {
+        assert!(matches!(vector.shift_planes(planes), Err(RingError::NotWholeGroups { .. })));
+    }
+}
+
 #[test]
 fn vectors_print_their_size_alone_and_wipe() {
     let mut vector = RingVector::from_unsigned(RingWidth::new(41).unwrap(), &[123_456_789, 5]);

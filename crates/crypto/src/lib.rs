@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! secret  random  domain   how secrets are held, drawn and kept apart
-//! cpu                      which kernels this processor may run
+//! cpu  wide                which kernels this processor may run
 //! ring                     Z_2^l: shares, packing, the integer kernels of the online phase
 //! he                       RLWE: the linear layers of the offline phase
 //! ot                       oblivious transfer: how the client gets its wire labels
@@ -25,3 +25,4 @@ pub mod ot;
 pub mod random;
 pub mod ring;
 pub mod secret;
+mod wide;

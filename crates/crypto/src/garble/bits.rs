@@ -7,16 +7,19 @@ use crate::cpu::CpuFeatures;
 use crate::ring::kernel::bits as kernel;
 
 /// The low `width` bits set.
+#[inline(always)]
 pub(super) fn low_bits(width: u32) -> u64 {
     if width >= 64 { u64::MAX } else { (1 << width) - 1 }
 }
 
 /// All bits set if the bit is one: what selects without a branch.
+#[inline(always)]
 pub(super) fn spread(bit: u64) -> u64 {
     bit.wrapping_neg()
 }
 
 /// (1 - 2 bit) value.
+#[inline(always)]
 pub(super) fn signed_by(bit: u64, value: u64) -> u64 {
     (value ^ spread(bit)).wrapping_add(bit)
 }

@@ -284,10 +284,12 @@ struct ValueShape {
 }
 
 impl ValueShape {
+    #[inline(always)]
     fn top_bit(&self, share: u64) -> u64 {
         share >> (self.ring - 1) & 1
     }
 
+    #[inline(always)]
     fn wrap_mask(&self) -> u64 {
         low_bits(self.wrap_bits)
     }

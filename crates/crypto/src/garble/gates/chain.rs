@@ -23,6 +23,7 @@ use crate::garble::hash::{CounterRange, HashKey, hash_labels};
 use crate::garble::label::{Offset, WireLabel};
 use crate::random::Generator;
 use crate::secret::Secret;
+use crate::wide::wide;
 
 /// One value per sign.
 pub(super) type Words = Secret<Vec<u64>>;
@@ -44,10 +45,21 @@ pub(super) fn opening_bits(bits: u32) -> impl Iterator<Item = u32> + Clone {
 
 /// The two pads of a level from one hash.
 fn halves(hashes: &Secret<Vec<u128>>, mask: u64) -> [Words; 2] {
-    let half = |shift: u32| hashes.expose().iter().map(|hash| (hash >> shift) as u64 & mask).collect();
-    [Secret::new(half(0)), Secret::new(half(64))]
+    [cut(hashes, 0, mask), cut(hashes, 64, mask)]
 }
 
+/// A part of each hash.
+pub(super) fn cut(hashes: &Secret<Vec<u128>>, shift: u32, mask: u64) -> Words {
+    Secret::new(cut_words(hashes.expose(), shift, mask))
+}
+
+wide! {
+    fn cut_words(hashes: &[u128], shift: u32, mask: u64) -> Vec<u64> {
+        hashes.iter().map(|hash| (hash >> shift) as u64 & mask).collect()
+    }
+}
+
+#[inline(always)]
 fn select(bit: u64, zero: u64, one: u64) -> u64 {
     zero ^ (spread(bit) & (zero ^ one))
 }
@@ -106,19 +118,20 @@ impl ServerChain {
 
     /// What lets a label follow c_i: sigma at the color that is not x\*, and a color bit for each color.
     pub(super) fn offer_level(&self, level: u32, zero: [Words; 2], one: &[Words; 2]) -> (Words, ServerLevel) {
-        let signs = self.stars.expose().len();
-        let (mut words, mut differences) = (Vec::with_capacity(signs), Vec::with_capacity(signs));
-        let pads =
-            zero[0].expose().iter().zip(one[0].expose()).zip(zero[1].expose().iter().zip(one[1].expose()));
-        for (((zero_0, one_0), (zero_1, one_1)), stars) in pads.zip(self.stars.expose()) {
-            let (at_0, at_1, star) = (zero_0 ^ one_0, zero_1 ^ one_1, stars >> level & 1);
-            let other = select(star, at_1, at_0);
-            let colors = (at_0 & 1 ^ star ^ 1) | (at_1 & 1 ^ star) << 1;
-            words.push(other >> 1 << 2 | colors);
-            differences.push((at_0 ^ at_1) | 1);
-        }
+        let [at_0, at_1] = [0, 1].map(|color| -> Words {
+            let pads = zero[color].expose().iter().zip(one[color].expose());
+            Secret::new(pads.map(|(zero, one)| zero ^ one).collect())
+        });
+        let words = offer_words(at_0.expose(), at_1.expose(), self.stars.expose(), level);
+        let differences = at_0.expose().iter().zip(at_1.expose()).map(|(at_0, at_1)| (at_0 ^ at_1) | 1);
+        let difference = Secret::new(differences.collect());
         let [zero, one] = zero;
-        (Secret::new(words), ServerLevel { zero, one, difference: Secret::new(differences) })
+        (Secret::new(words), ServerLevel { zero, one, difference })
+    }
+
+    /// p of every sign.
+    pub(super) fn masks(&self) -> Words {
+        Secret::new(self.stars.expose().iter().map(|stars| stars >> (self.bits - 1)).collect())
     }
 
     /// The words of the opening, level after level, for the server's inputs: shares without their dropped bits.
@@ -141,22 +154,54 @@ impl ServerChain {
     /// One level: takes the labels of carry 0 into it, and leaves those of carry 0 out of it.
     fn open_level(&self, level: u32, inputs: &[u64], labels: &mut [u64]) -> Words {
         let before = self.levels[level as usize - 1].difference.expose();
-        let own = &self.levels[level as usize];
-        let pads = own.zero.expose().iter().zip(own.one.expose()).zip(own.difference.expose());
-        let places = labels.iter_mut().zip(before).zip(inputs.iter().zip(self.stars.expose()));
-        let level_words =
-            pads.zip(places).map(|(((zero, one), after), ((label, before), (input, stars)))| {
-                let (bit, star) = (input >> level & 1, stars >> level & 1);
-                let permute = star ^ bit ^ 1;
-                let next_permute = (stars ^ input) >> (level + 1) & 1 ^ 1;
-                let at_color = |color: u64| (*label ^ (before & spread(color ^ permute))) >> 1;
-                let (at_0, at_1) = (zero ^ at_color(0), one ^ at_color(1));
-                let color = at_0 & 1 ^ next_permute ^ (star & bit);
-                *label = at_0 ^ color ^ (after & spread(star & bit));
-                let outcome = *label ^ (after & spread(bit & (star ^ 1)));
-                (at_1 ^ outcome) << 1 | color
-            });
-        Secret::new(level_words.collect())
+        let ServerLevel { zero, one, difference } = &self.levels[level as usize];
+        let (zero, one, after) = (zero.expose(), one.expose(), difference.expose());
+        Secret::new(open_words(level, zero, one, after, labels, before, inputs, self.stars.expose()))
+    }
+}
+
+wide! {
+    /// The words of an offer, from the sums of both choices' pads at each color.
+    fn offer_words(at_0: &[u64], at_1: &[u64], stars: &[u64], level: u32) -> Vec<u64> {
+        let word = |((at_0, at_1), stars): ((&u64, &u64), &u64)| {
+            let star = stars >> level & 1;
+            let other = select(star, *at_1, *at_0);
+            let colors = (at_0 & 1 ^ star ^ 1) | (at_1 & 1 ^ star) << 1;
+            other >> 1 << 2 | colors
+        };
+        at_0.iter().zip(at_1).zip(stars).map(word).collect()
+    }
+}
+
+wide! {
+    /// The words of a level's opening; `before` and `after` are the differences of its incoming and outgoing labels.
+    fn open_words(
+        level: u32,
+        zero: &[u64],
+        one: &[u64],
+        after: &[u64],
+        labels: &mut [u64],
+        before: &[u64],
+        inputs: &[u64],
+        stars: &[u64],
+    ) -> Vec<u64> {
+        let pads = zero.iter().zip(one).zip(after);
+        let places = labels.iter_mut().zip(before).zip(inputs.iter().zip(stars));
+        let word = |(((zero, one), after), ((label, before), (input, stars))): (
+            ((&u64, &u64), &u64),
+            ((&mut u64, &u64), (&u64, &u64)),
+        )| {
+            let (bit, star) = (input >> level & 1, stars >> level & 1);
+            let permute = star ^ bit ^ 1;
+            let next_permute = (stars ^ input) >> (level + 1) & 1 ^ 1;
+            let at_color = |color: u64| (*label ^ (before & spread(color ^ permute))) >> 1;
+            let (at_0, at_1) = (zero ^ at_color(0), one ^ at_color(1));
+            let color = at_0 & 1 ^ next_permute ^ (star & bit);
+            *label = at_0 ^ color ^ (after & spread(star & bit));
+            let outcome = *label ^ (after & spread(bit & (star ^ 1)));
+            (at_1 ^ outcome) << 1 | color
+        };
+        pads.zip(places).map(word).collect()
     }
 }
 
@@ -208,12 +253,7 @@ impl ClientChain {
         offer: &Words,
     ) -> [Words; 2] {
         let [zero, one] = &mut pads;
-        let places = zero.expose_mut().iter_mut().zip(one.expose_mut());
-        for (((zero, one), word), input) in places.zip(offer.expose()).zip(inputs) {
-            let chosen = word & spread(input >> level & 1);
-            *zero ^= chosen >> 2 << 1 | chosen & 1;
-            *one ^= chosen >> 2 << 1 | chosen >> 1 & 1;
-        }
+        accept_words(level, zero.expose_mut(), one.expose_mut(), inputs, offer.expose());
         pads
     }
 
@@ -223,14 +263,31 @@ impl ClientChain {
         let labels = first.map(|((pad, word), ends)| pad ^ (word >> 1 & spread(ends & 1)) ^ (word & 1));
         let mut labels: Words = Secret::new(labels.collect());
         for ([zero, one], words) in self.levels.iter().zip(opening).skip(1) {
-            let pads = zero.expose().iter().zip(one.expose()).zip(words.expose());
-            for (label, ((zero, one), word)) in labels.expose_mut().iter_mut().zip(pads) {
-                let color = *label & 1;
-                *label = select(color, zero ^ (word & 1), one ^ word >> 1) ^ *label >> 1;
-            }
+            pass_level(labels.expose_mut(), zero.expose(), one.expose(), words.expose());
         }
         let ends = self.ends.expose();
         labels.expose_mut().iter_mut().zip(ends).for_each(|(label, ends)| *label = *label & 1 ^ ends >> 1);
         labels
+    }
+}
+
+wide! {
+    /// Adds an offer's words to the pads of the signs whose bit is one.
+    fn accept_words(level: u32, zero: &mut [u64], one: &mut [u64], inputs: &[u64], offer: &[u64]) {
+        for (((zero, one), word), input) in zero.iter_mut().zip(one).zip(offer).zip(inputs) {
+            let chosen = word & spread(input >> level & 1);
+            *zero ^= chosen >> 2 << 1 | chosen & 1;
+            *one ^= chosen >> 2 << 1 | chosen >> 1 & 1;
+        }
+    }
+}
+
+wide! {
+    /// Takes the labels of a carry to those of the next one.
+    fn pass_level(labels: &mut [u64], zero: &[u64], one: &[u64], words: &[u64]) {
+        for (label, ((zero, one), word)) in labels.iter_mut().zip(zero.iter().zip(one).zip(words)) {
+            let color = *label & 1;
+            *label = select(color, zero ^ (word & 1), one ^ word >> 1) ^ *label >> 1;
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The client's side of gates.
 
-use super::chain::{self, ClientChain, Words};
+use super::chain::{self, ClientChain, Words, cut};
 use super::{GateShape, SenderSide, ValueShape};
 use crate::garble::bits::{low_bits, signed_by, spread};
 use crate::garble::error::{Counted, GarbleError, Message, check_count};
@@ -8,6 +8,7 @@ use crate::garble::hash::{CounterRange, HashKey, hash_labels};
 use crate::garble::label::WireLabel;
 use crate::garble::sections::{append_sections, pack_sections, sections_length, unpack_sections};
 use crate::secret::Secret;
+use crate::wide::wide;
 
 /// What the client brings to gates, in the order of [`GateShape::choices`].
 #[derive(Clone, Copy)]
@@ -183,19 +184,8 @@ impl PreparedValue {
         [pads, wraps, products]: [&Secret<Vec<u128>>; 3],
         taus: &Words,
     ) -> Self {
-        let signs = shares.len();
-        let [mut known, mut wrap] = [(); 2].map(|()| Secret::new(Vec::with_capacity(signs)));
-        for ((share, hash), tau) in shares.iter().zip(wraps.expose()).zip(taus.expose()) {
-            let top = value.top_bit(*share);
-            let own = (*hash as u64).wrapping_add(tau & spread(top)) & value.wrap_mask();
-            let quotient = (share & low_bits(value.ring)) >> value.fraction_bits;
-            let wraps = value.wrap_weight.wrapping_mul(top.wrapping_sub(own));
-            known.expose_mut().push(quotient.wrapping_sub(wraps) & value.output);
-            wrap.expose_mut().push(top.wrapping_sub(own << 1) & value.wrap_mask());
-        }
-        let cut = |hashes: &Secret<Vec<u128>>, shift: u32, mask: u64| -> Words {
-            Secret::new(hashes.expose().iter().map(|hash| (hash >> shift) as u64 & mask).collect())
-        };
+        let [mut known, mut wrap] = [(); 2].map(|()| Secret::new(vec![0; shares.len()]));
+        know(value, shares, wraps.expose(), taus.expose(), known.expose_mut(), wrap.expose_mut());
         Self {
             known,
             wrap,
@@ -208,12 +198,8 @@ impl PreparedValue {
 
     /// t and t' of every sign, given the hashes of the labels of choice 1.
     pub(super) fn advance(&self, value: &ValueShape, others: &Secret<Vec<u128>>, advance: &mut Vec<u8>) {
-        let sums = |zero: &Words, added: &Words, shift: u32, mask: u64| -> Vec<u64> {
-            let words = zero.expose().iter().zip(others.expose()).zip(added.expose());
-            let sum = |((zero, one), added): ((&u64, &u128), &u64)| {
-                zero.wrapping_sub((one >> shift) as u64).wrapping_add(*added) & mask
-            };
-            words.map(sum).collect()
+        let sums = |zero: &Words, added: &Words, shift: u32, mask: u64| {
+            advance_words(zero.expose(), others.expose(), added.expose(), shift, mask)
         };
         let products = sums(&self.product, &self.known, 0, value.output);
         let wraps = sums(&self.wrapped, &self.wrap, 64, value.wrap_mask());
@@ -230,24 +216,102 @@ impl PreparedValue {
         opened: &[Words],
         slopes: Option<&[u64]>,
     ) -> Vec<u64> {
-        let (turned, masked) = (opened[0].expose(), opened[1].expose());
-        let own = self.known.expose().iter().zip(self.wrap.expose());
-        let own = own.zip(self.product.expose().iter().zip(self.wrapped.expose()));
-        let own = own.zip(self.pad.expose().iter().zip(self.blind.expose()));
+        let own = OwnWords {
+            known: self.known.expose(),
+            wrap: self.wrap.expose(),
+            product: self.product.expose(),
+            wrapped: self.wrapped.expose(),
+            pad: self.pad.expose(),
+            blind: self.blind.expose(),
+        };
+        let mut replies = vec![0; deltas.len()];
+        reply_words(value, own, deltas, coins, opened[0].expose(), opened[1].expose(), &mut replies);
+        if let Some(slopes) = slopes {
+            add_passed(value, own, opened[0].expose(), slopes, &mut replies);
+        }
+        replies
+    }
+}
+
+/// What the client has of one value of every sign when the opening comes.
+#[derive(Clone, Copy)]
+struct OwnWords<'a> {
+    known: &'a [u64],
+    wrap: &'a [u64],
+    product: &'a [u64],
+    wrapped: &'a [u64],
+    pad: &'a [u64],
+    blind: &'a [u64],
+}
+
+wide! {
+    /// C and G of every sign.
+    fn know(
+        value: &ValueShape,
+        shares: &[u64],
+        wraps: &[u128],
+        taus: &[u64],
+        known: &mut [u64],
+        wrap: &mut [u64],
+    ) {
+        let own = shares.iter().zip(wraps).zip(taus);
+        for (((share, hash), tau), (known, wrap)) in own.zip(known.iter_mut().zip(wrap)) {
+            let top = value.top_bit(*share);
+            let own = (*hash as u64).wrapping_add(tau & spread(top)) & value.wrap_mask();
+            let quotient = (share & low_bits(value.ring)) >> value.fraction_bits;
+            let wraps = value.wrap_weight.wrapping_mul(top.wrapping_sub(own));
+            *known = quotient.wrapping_sub(wraps) & value.output;
+            *wrap = top.wrapping_sub(own << 1) & value.wrap_mask();
+        }
+    }
+}
+
+wide! {
+    /// t or t' of every sign.
+    fn advance_words(zero: &[u64], others: &[u128], added: &[u64], shift: u32, mask: u64) -> Vec<u64> {
+        let sum = |((zero, one), added): ((&u64, &u128), &u64)| {
+            zero.wrapping_sub((one >> shift) as u64).wrapping_add(*added) & mask
+        };
+        zero.iter().zip(others).zip(added).map(sum).collect()
+    }
+}
+
+wide! {
+    /// The reply of every sign.
+    fn reply_words(
+        value: &ValueShape,
+        own: OwnWords<'_>,
+        deltas: &[u64],
+        coins: &[u64],
+        turned: &[u64],
+        masked: &[u64],
+        replies: &mut [u64],
+    ) {
+        let kept = own.known.iter().zip(own.wrap).zip(own.product.iter().zip(own.wrapped));
+        let kept = kept.zip(own.pad.iter().zip(own.blind));
         let said = turned.iter().zip(masked).zip(deltas.iter().zip(coins));
-        let replies =
-            own.zip(said).enumerate().map(|(sign, ((((known, wrap), (product, wrapped)), kept), said))| {
-                let ((turn, mask), (delta, coin)) = said;
-                let (pad, blind) = kept;
-                let weight = value.wrap_weight & spread(*turn);
-                let chosen = (mask & spread(*coin)).wrapping_add(*pad);
-                let own = known.wrapping_add(weight.wrapping_mul(*wrap));
-                let products = product.wrapping_add(weight.wrapping_mul(*wrapped));
-                let moved = signed_by(delta ^ coin, chosen).wrapping_sub(signed_by(*delta, products));
-                let gated = moved.wrapping_add(own & spread(*delta)) << value.sign_shift;
-                let passed = slopes.map_or(0, |slopes| slopes[sign].wrapping_mul(own));
-                gated.wrapping_add(passed).wrapping_sub(*blind) & value.output
-            });
-        replies.collect()
+        for (((((known, wrap), (product, wrapped)), (pad, blind)), said), reply) in
+            kept.zip(said).zip(replies)
+        {
+            let ((turn, mask), (delta, coin)) = said;
+            let weight = value.wrap_weight & spread(*turn);
+            let chosen = (mask & spread(*coin)).wrapping_add(*pad);
+            let own = known.wrapping_add(weight.wrapping_mul(*wrap));
+            let products = product.wrapping_add(weight.wrapping_mul(*wrapped));
+            let moved = signed_by(delta ^ coin, chosen).wrapping_sub(signed_by(*delta, products));
+            let gated = moved.wrapping_add(own & spread(*delta)) << value.sign_shift;
+            *reply = gated.wrapping_sub(*blind) & value.output;
+        }
+    }
+}
+
+wide! {
+    /// Adds a (C + d W G) to the reply of every sign.
+    fn add_passed(value: &ValueShape, own: OwnWords<'_>, turned: &[u64], slopes: &[u64], replies: &mut [u64]) {
+        let kept = own.known.iter().zip(own.wrap).zip(turned).zip(slopes);
+        for ((((known, wrap), turn), slope), reply) in kept.zip(replies) {
+            let own = known.wrapping_add((value.wrap_weight & spread(*turn)).wrapping_mul(*wrap));
+            *reply = reply.wrapping_add(slope.wrapping_mul(own)) & value.output;
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The server's side of gates.
 
-use super::chain::{self, ServerChain, ServerLevel, Words};
+use super::chain::{self, ServerChain, ServerLevel, Words, cut};
 use super::{GateShape, SenderSide, ValueShape};
 use crate::garble::bits::{low_bits, signed_by, spread};
 use crate::garble::error::{Counted, GarbleError, Message, check_count};
@@ -9,6 +9,7 @@ use crate::garble::label::WireLabel;
 use crate::garble::sections::{append_sections, pack_sections, sections_length, unpack_sections};
 use crate::random::Generator;
 use crate::secret::Secret;
+use crate::wide::wide;
 
 /// What the server has of the transfers in which it chose, one for each sign.
 #[derive(Debug)]
@@ -96,11 +97,11 @@ impl OfferedGates {
         let mut counters = counters.take(shape.reverse_hash_count(signs))?;
         let sections = unpack_sections(Message::GateAdvance, advance, shape.advance_sections(signs))?;
         let mut advanced = Vec::with_capacity(values.len());
+        let choices = chain.masks();
         for ((value, offered), sent) in shape.values().zip(values).zip(sections.chunks_exact(2)) {
             let range = counters.take(GateShape::hashes_of(signs))?;
             let [hashes, _] = hash_labels(key, range, labels.expose(), None);
-            let choices = chain.stars.expose().iter().map(|stars| stars >> (chain.bits - 1));
-            advanced.push(AdvancedValue::new(&value, offered, &hashes, choices, sent));
+            advanced.push(AdvancedValue::new(&value, offered, &hashes, choices.expose(), sent));
         }
         Ok(AdvancedGates { shape, chain, values: advanced })
     }
@@ -113,16 +114,37 @@ impl OfferedValue {
         wraps: &[Secret<Vec<u128>>; 2],
         coin: Words,
     ) -> (Vec<u64>, Self) {
-        let low = |hashes: &Secret<Vec<u128>>, mask: u64| -> Words {
-            Secret::new(hashes.expose().iter().map(|hash| *hash as u64 & mask).collect())
+        let (wrap, pad) = (cut(&wraps[0], 0, value.wrap_mask()), cut(&pads[0], 0, value.output));
+        let taus = tau_words(wrap.expose(), wraps[1].expose(), coin.expose(), value.wrap_mask());
+        let step = Secret::new(step_words(pads[1].expose(), pad.expose(), value.output));
+        (taus, Self { wrap, coin, pad, step })
+    }
+}
+
+wide! {
+    /// What the server holds of the products of its p with what the client sent.
+    fn product_words(hashes: &[u128], shift: u32, choices: &[u64], sent: &[u64], mask: u64) -> Vec<u64> {
+        let word = |((hash, p), t): ((&u128, &u64), &u64)| {
+            ((hash >> shift) as u64).wrapping_add(spread(*p) & t) & mask
         };
-        let (wrap, pad) = (low(&wraps[0], value.wrap_mask()), low(&pads[0], value.output));
-        let taus = wrap.expose().iter().zip(wraps[1].expose()).zip(coin.expose());
-        let taus = taus.map(|((zero, one), q)| zero.wrapping_sub(*one as u64).wrapping_add(*q));
-        let taus = taus.map(|tau| tau & value.wrap_mask()).collect();
-        let step = pads[1].expose().iter().zip(pad.expose());
-        let step = step.map(|(one, zero)| (*one as u64).wrapping_sub(*zero) & value.output).collect();
-        (taus, Self { wrap, coin, pad, step: Secret::new(step) })
+        hashes.iter().zip(choices).zip(sent).map(word).collect()
+    }
+}
+
+wide! {
+    /// tau of every sign.
+    fn tau_words(wraps: &[u64], others: &[u128], coins: &[u64], mask: u64) -> Vec<u64> {
+        let tau = |((zero, one), q): ((&u64, &u128), &u64)| {
+            zero.wrapping_sub(*one as u64).wrapping_add(*q) & mask
+        };
+        wraps.iter().zip(others).zip(coins).map(tau).collect()
+    }
+}
+
+wide! {
+    /// h\[1\] - h\[0\] of every sign.
+    fn step_words(others: &[u128], pads: &[u64], mask: u64) -> Vec<u64> {
+        others.iter().zip(pads).map(|(one, zero)| (*one as u64).wrapping_sub(*zero) & mask).collect()
     }
 }
 
@@ -235,13 +257,11 @@ impl AdvancedValue {
         value: &ValueShape,
         offered: OfferedValue,
         hashes: &Secret<Vec<u128>>,
-        choices: impl Iterator<Item = u64> + Clone,
+        choices: &[u64],
         sent: &[Words],
     ) -> Self {
         let share = |shift: u32, mask: u64, sent: &Words| {
-            let own = hashes.expose().iter().zip(choices.clone()).zip(sent.expose());
-            let own = own.map(|((hash, p), t)| ((hash >> shift) as u64).wrapping_add(spread(p) & t) & mask);
-            Secret::new(own.collect())
+            Secret::new(product_words(hashes.expose(), shift, choices, sent.expose(), mask))
         };
         let product = share(0, value.output, &sent[0]);
         let wrapped = share(64, value.wrap_mask(), &sent[1]);
@@ -258,30 +278,86 @@ impl AdvancedValue {
     ) -> (Vec<u64>, Vec<u64>, WaitingValue) {
         let Self { mut offered, product, wrapped } = self;
         let signs = shares.len();
-        let (mut turned, mut masked) = (Vec::with_capacity(signs), Vec::with_capacity(signs));
-        let [mut still, mut lever] = [(); 2].map(|()| Secret::new(Vec::with_capacity(signs)));
-        let (f, weight) = (value.fraction_bits, value.wrap_weight);
-        let own = offered.wrap.expose().iter().zip(offered.coin.expose()).zip(offered.step.expose());
-        let shared = product.expose().iter().zip(wrapped.expose()).zip(chain.stars.expose());
-        let all = shares.iter().zip(own).zip(shared).enumerate();
-        for (sign, ((share, ((wrap, coin), step)), ((product, wrapped), stars))) in all {
-            let p = stars >> (chain.bits - 1);
-            let lifted = share.wrapping_add(value.lift).wrapping_add(low_bits(f)) & low_bits(value.ring);
-            let top = value.top_bit(lifted);
-            let turn = top ^ coin;
-            let wraps = weight.wrapping_mul(top.wrapping_add(signed_by(turn, *wrap)));
-            let quotient = (lifted >> f).wrapping_sub(value.lift >> f).wrapping_sub(wraps);
-            let product = product.wrapping_add(weight.wrapping_mul(wrapped & spread(turn)));
-            let change = signed_by(p, quotient).wrapping_sub(product << 1);
-            turned.push(turn);
-            masked.push(change.wrapping_sub(*step) & value.output);
-            let gated = (quotient & spread(p)).wrapping_add(product) << value.sign_shift;
-            let passed = slopes.map_or(0, |slopes| slopes[sign].wrapping_mul(quotient));
-            still.expose_mut().push(gated.wrapping_add(passed));
-            lever.expose_mut().push(change << value.sign_shift);
+        let (mut turned, mut masked) = (vec![0; signs], vec![0; signs]);
+        let [mut still, mut lever] = [(); 2].map(|()| Secret::new(vec![0; signs]));
+        let masks = chain.masks();
+        let own = OwnWords {
+            wrap: offered.wrap.expose(),
+            coin: offered.coin.expose(),
+            step: offered.step.expose(),
+            product: product.expose(),
+            wrapped: wrapped.expose(),
+            masks: masks.expose(),
+        };
+        let (still_words, lever_words) = (still.expose_mut(), lever.expose_mut());
+        open_value(value, shares, own, &mut turned, &mut masked, still_words, lever_words);
+        if let Some(slopes) = slopes {
+            add_passed(value, shares, own, slopes, still.expose_mut());
         }
         offered.pad.expose_mut().iter_mut().for_each(|pad| *pad <<= value.sign_shift);
         (turned, masked, WaitingValue { still, lever, pad: offered.pad })
+    }
+}
+
+/// What the server has of one value of every sign when its shares come.
+#[derive(Clone, Copy)]
+struct OwnWords<'a> {
+    wrap: &'a [u64],
+    coin: &'a [u64],
+    step: &'a [u64],
+    product: &'a [u64],
+    wrapped: &'a [u64],
+    /// p.
+    masks: &'a [u64],
+}
+
+/// a_m xor q, and A.
+#[inline(always)]
+fn turn_and_quotient(value: &ValueShape, share: u64, wrap: u64, coin: u64) -> (u64, u64) {
+    let f = value.fraction_bits;
+    let lifted = share.wrapping_add(value.lift).wrapping_add(low_bits(f)) & low_bits(value.ring);
+    let top = value.top_bit(lifted);
+    let turn = top ^ coin;
+    let wraps = value.wrap_weight.wrapping_mul(top.wrapping_add(signed_by(turn, wrap)));
+    (turn, (lifted >> f).wrapping_sub(value.lift >> f).wrapping_sub(wraps))
+}
+
+wide! {
+    /// d and m of every sign, and what its share will be made of.
+    fn open_value(
+        value: &ValueShape,
+        shares: &[u64],
+        own: OwnWords<'_>,
+        turned: &mut [u64],
+        masked: &mut [u64],
+        still: &mut [u64],
+        lever: &mut [u64],
+    ) {
+        let kept = own.wrap.iter().zip(own.coin).zip(own.step);
+        let shared = own.product.iter().zip(own.wrapped).zip(own.masks);
+        let made = turned.iter_mut().zip(masked).zip(still.iter_mut().zip(lever));
+        for (((share, ((wrap, coin), step)), ((product, wrapped), p)), ((turned, masked), (still, lever))) in
+            shares.iter().zip(kept).zip(shared).zip(made)
+        {
+            let (turn, quotient) = turn_and_quotient(value, *share, *wrap, *coin);
+            let product = product.wrapping_add(value.wrap_weight.wrapping_mul(wrapped & spread(turn)));
+            let change = signed_by(*p, quotient).wrapping_sub(product << 1);
+            *turned = turn;
+            *masked = change.wrapping_sub(*step) & value.output;
+            *still = (quotient & spread(*p)).wrapping_add(product) << value.sign_shift;
+            *lever = change << value.sign_shift;
+        }
+    }
+}
+
+wide! {
+    /// a A of every sign.
+    fn add_passed(value: &ValueShape, shares: &[u64], own: OwnWords<'_>, slopes: &[u64], still: &mut [u64]) {
+        let kept = own.wrap.iter().zip(own.coin);
+        for (((share, (wrap, coin)), slope), still) in shares.iter().zip(kept).zip(slopes).zip(still) {
+            let (_, quotient) = turn_and_quotient(value, *share, *wrap, *coin);
+            *still = still.wrapping_add(slope.wrapping_mul(quotient));
+        }
     }
 }
 
@@ -323,10 +399,21 @@ impl WaitingGates {
 impl WaitingValue {
     /// Adds the server's share for every sign, less the client's blind.
     pub(super) fn finish(&self, output_bits: u32, turns: &[u64], reply: &[u64], shares: &mut Vec<u64>) {
-        let own = self.still.expose().iter().zip(self.lever.expose()).zip(self.pad.expose());
-        shares.extend(own.zip(turns.iter().zip(reply)).map(|(((still, lever), pad), (turn, reply))| {
+        let Self { still, lever, pad } = self;
+        let start = shares.len();
+        shares.extend_from_slice(reply);
+        let own = (still.expose(), lever.expose(), pad.expose());
+        finish_value(own.0, own.1, own.2, turns, low_bits(output_bits), &mut shares[start..]);
+    }
+}
+
+wide! {
+    /// Turns the words of a reply into the server's shares.
+    fn finish_value(still: &[u64], lever: &[u64], pad: &[u64], turns: &[u64], mask: u64, reply: &mut [u64]) {
+        let own = still.iter().zip(lever).zip(pad);
+        for ((((still, lever), pad), turn), reply) in own.zip(turns).zip(reply) {
             let moved = (lever & spread(*turn)).wrapping_sub(signed_by(*turn, *pad));
-            still.wrapping_add(moved).wrapping_add(*reply) & low_bits(output_bits)
-        }));
+            *reply = still.wrapping_add(moved).wrapping_add(*reply) & mask;
+        }
     }
 }

@@ -161,6 +161,18 @@ pub struct StartSection {
 }
 
 impl Recipe {
+    /// The same with cells that it takes from files spelled out, so that it means the same when a file changes.
+    ///
+    /// # Errors
+    /// When a file cannot be used.
+    pub fn with_cells_spelled(&self) -> Result<Self, ZooError> {
+        let mut recipe = self.clone();
+        if let Some(OptimizeSection::Sphynx(section)) = &mut recipe.optimize {
+            **section = section.spelled()?;
+        }
+        Ok(recipe)
+    }
+
     /// Reads a recipe from TOML text.
     ///
     /// # Errors

@@ -95,6 +95,7 @@ pub fn optimize(
     options: &OptimizeOptions,
     watch: &mut dyn OptimizeWatch,
 ) -> Result<Found, OptimizeRunError> {
+    let recipe = &recipe.with_cells_spelled().map_err(OptimizeError::from)?;
     let section = recipe.optimize.clone().ok_or(OptimizeError::NoMethod)?;
     let done = options.folder.join(RECORDS);
     // What is done may be another recipe's, or only the criticality that this one builds on.
@@ -130,7 +131,8 @@ pub fn optimize(
 
 /// Whether a folder holds all that a recipe asks for; what another recipe left there does not count.
 pub fn is_done(recipe: &Recipe, folder: &Path) -> bool {
-    folder.join(RECORDS).is_file() && identity::belongs(folder, recipe)
+    let Ok(recipe) = recipe.with_cells_spelled() else { return false };
+    folder.join(RECORDS).is_file() && identity::belongs(folder, &recipe)
 }
 
 /// One optimization.

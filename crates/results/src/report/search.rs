@@ -120,7 +120,10 @@ impl SearchReport {
             ));
             charts.push(Drawn::new(
                 "Loss".to_owned(),
-                vec![cell("weights", &|epoch| epoch.loss), cell("scores", &|epoch| epoch.score_loss)],
+                vec![
+                    cell("weights", &|epoch| epoch.loss),
+                    cell("scores", &|epoch| epoch.score_loss.unwrap_or(f64::NAN)),
+                ],
             ));
         }
         charts.extend(self.locations.iter().filter_map(LocationReport::chart));
@@ -297,7 +300,7 @@ mod tests {
             epochs: 3,
             loss: 2.0,
             training_accuracy: 0.3,
-            score_loss: 2.2,
+            score_loss: Some(2.2),
             accuracy: 0.25,
             scores: scores(f64::from(number)),
             cells: Genotype::sphynx().to_word(),

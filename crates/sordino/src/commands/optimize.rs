@@ -47,17 +47,18 @@ pub(super) struct CommonArguments {
     /// Take everything that is not given here from this recipe [default: our recipe of the method].
     #[arg(long, value_name = "FILE")]
     pub(super) recipe: Option<PathBuf>,
-    /// The network that is to lose ReLUs: a name, or a TOML file [default: resnet18; signet for shared signs].
+    /// The network that is to lose ReLUs: a name, or a TOML file [default: resnet18; signet for shared
+    /// signs; sphynx for Sphynx].
     #[arg(long, value_name = "NETWORK")]
     network: Option<String>,
-    /// How many ReLUs or comparisons may stay: 50000, 50K, or a part of them, 25%.
+    /// How many ReLUs or comparisons may stay: 50000, 50K, or a part of them, 25%; for Sphynx a count.
     #[arg(long, value_name = "COUNT")]
     budget: Option<ReluBudget>,
     /// A folder of images, or synthetic [default: the recipe's, or synthetic].
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// The run or checkpoint of a teacher, or a frozen model [default: the recipe's, or the full network is trained first; for
-    /// shared signs --teacher-network].
+    /// shared signs --teacher-network; for Sphynx none].
     #[arg(long, value_name = "CHECKPOINT")]
     teacher: Option<PathBuf>,
     /// Epochs of the last training.
@@ -202,7 +203,7 @@ struct SharedSignsArguments {
 struct SphynxArguments {
     #[command(flatten)]
     common: CommonArguments,
-    /// Where cells come from: published, search, or a TOML file of cells [default: the recipe's, or search].
+    /// Where cells come from: published, search, darts, pc-darts, or a TOML file of cells [default: the recipe's, or search].
     #[arg(long, value_name = "CELLS")]
     cells: Option<CellsSource>,
     /// Where reduce cells stand [default: the recipe's, or search].

@@ -36,8 +36,9 @@ pub(super) fn train(arguments: &train::Arguments, out: &mut dyn Write) -> anyhow
     let mut runs = Vec::with_capacity(arguments.recipes.len());
     for path in &arguments.recipes {
         let recipe = Recipe::from_file(path)?;
-        if recipe.optimize.is_some() {
-            bail!("{} optimizes a network; use `sordino sweep` with it", path.display());
+        if let Some(section) = &recipe.optimize {
+            let (path, method) = (path.display(), section.method());
+            bail!("{path} optimizes a network; use `sordino optimize {method} --recipe {path}`");
         }
         let stem = path.file_stem().unwrap_or_default();
         let folder = match &arguments.out {

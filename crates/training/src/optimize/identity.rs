@@ -13,7 +13,7 @@ use results::{RECIPE, RECORDS};
 use super::{MAX_FILE_BYTES, OptimizeRunError};
 
 /// Notes the recipe in its folder, and refuses a folder that holds the optimization of another one. Stages whose
-/// criticality was all that was asked for may be reduced by it afterwards.
+/// criticality was all that was asked for may be reduced by it afterwards, and what was only searched may be trained.
 pub(super) fn claim(folder: &Path, recipe: &Recipe) -> Result<(), OptimizeRunError> {
     let path = folder.join(RECIPE);
     if path.is_file() {
@@ -21,7 +21,7 @@ pub(super) fn claim(folder: &Path, recipe: &Recipe) -> Result<(), OptimizeRunErr
         let damaged = |error| OptimizeRunError::Damaged { path: path.clone(), reason: format!("{error}") };
         let earlier = Recipe::from_toml(&text).map_err(damaged)?;
         let Some(differences) = recipe.differences(&earlier) else { return Ok(()) };
-        if !only_found_criticality(&earlier, recipe) {
+        if !only_found_criticality(&earlier, recipe) && !only_searched(&earlier, recipe) {
             return Err(OptimizeRunError::OtherRecipe { folder: folder.to_owned(), differences });
         }
         let records = folder.join(RECORDS);
@@ -66,6 +66,14 @@ fn only_found_criticality(earlier: &Recipe, recipe: &Recipe) -> bool {
     (before.budget, before.only_criticality, before.single_blocks) =
         (now.budget, now.only_criticality, now.single_blocks);
     was_only && earlier == recipe
+}
+
+/// Whether the earlier recipe searched for what this one trains, too.
+fn only_searched(earlier: &Recipe, recipe: &Recipe) -> bool {
+    let mut earlier = earlier.comparable();
+    let Some(OptimizeSection::Sphynx(section)) = &mut earlier.optimize else { return false };
+    let was_only = std::mem::take(&mut section.only_search);
+    was_only && earlier == recipe.comparable()
 }
 
 #[cfg(test)]
@@ -115,6 +123,18 @@ mod tests {
         assert!(!folder.path().join(RECORDS).exists());
         claim(folder.path(), &budget).unwrap();
         assert!(claim(folder.path(), &only).is_err());
+    }
+
+    #[test]
+    fn what_was_only_searched_may_be_trained() {
+        let folder = tempfile::tempdir().unwrap();
+        let with = |section: &str| recipe(&format!("method = \"sphynx\"\nbudget = 5000\n{section}"));
+        claim(folder.path(), &with("only_search = true")).unwrap();
+        std::fs::write(folder.path().join(RECORDS), "{}").unwrap();
+        assert!(claim(folder.path(), &with("locations = \"thirds\"")).is_err());
+        claim(folder.path(), &with("")).unwrap();
+        assert!(!folder.path().join(RECORDS).exists());
+        assert!(claim(folder.path(), &with("only_search = true")).is_err());
     }
 
     #[test]

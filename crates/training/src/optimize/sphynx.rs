@@ -42,7 +42,7 @@ use recipes::checkpoint::{Checkpoint, Part};
 use recipes::log::{Epoch, Start};
 use recipes::method::sphynx::{CELLS_FILE, LocationEpoch, SphynxPlan, SphynxSection, plan};
 use recipes::method::{OptimizeError, PlannedNetwork};
-use recipes::recipe::{NetworkSection, Recipe};
+use recipes::recipe::{Distillation, NetworkSection, Recipe};
 use results::{RECORD, ResultRecord};
 
 use super::{Found, Job, OptimizeRunError, OptimizeWatch, listener, read_json, write_json};
@@ -195,6 +195,10 @@ impl Job<'_> {
                 recipe.network = network.section();
                 recipe.title = format!("{}, {}", network.title, network.cost.counts());
                 recipe.teacher = teacher.as_deref().map(|teacher| self.teacher_section(teacher));
+                if teacher.is_some() {
+                    // Appendix G.1, where the recipe says nothing else.
+                    recipe.training.loss.distillation.get_or_insert(Distillation::LogitMse { weight: 1.0 });
+                }
                 (self.options.folder.join(numbered("trained", index)), recipe)
             })
             .collect();
@@ -253,11 +257,11 @@ impl Job<'_> {
         network: &PlannedNetwork,
         watch: &mut dyn OptimizeWatch,
     ) -> Result<Option<PathBuf>, OptimizeRunError> {
-        if self.recipe.training.loss.distillation.is_none() {
-            return Ok(None);
-        }
         if let Some(teacher) = &self.recipe.teacher {
             return Ok(Some(teacher.checkpoint.clone()));
+        }
+        if self.recipe.training.loss.distillation.is_none() {
+            return Ok(None);
         }
         let mut recipe = self.bare_recipe();
         recipe.network = NetworkSection::named(&format!("{},modules=relu", network.network));

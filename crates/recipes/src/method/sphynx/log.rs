@@ -26,8 +26,9 @@ pub struct CellEpoch {
     pub loss: f64,
     /// The share of them that was right while learning, from 0 to 1.
     pub training_accuracy: f64,
-    /// The mean loss on the images that scores learn from.
-    pub score_loss: f64,
+    /// The mean loss on the images that scores learn from; none in epochs before scores move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score_loss: Option<f64>,
     /// The share of those that is right after the epoch, as they are.
     pub accuracy: f64,
     /// All scores after the epoch.

@@ -133,7 +133,7 @@ pub struct CellSearch {
     pub score_rate: Option<f64>,
     /// Pull of scores towards zero.
     pub score_decay: f64,
-    /// Epochs before scores move; 0, or 15 for PC-DARTS.
+    /// Epochs before scores move; 0, or 15 for PC-DARTS and a third of fewer than 45.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frozen_epochs: Option<u32>,
     /// The end of a cell.
@@ -197,7 +197,8 @@ impl CellSearch {
 
     /// Epochs before scores move.
     pub fn frozen_epochs(&self) -> u32 {
-        self.frozen_epochs.unwrap_or(if self.is_partial() { 15 } else { 0 })
+        // A short search that never moved a score would find nothing.
+        self.frozen_epochs.unwrap_or(if self.is_partial() { 15.min(self.epochs / 3) } else { 0 })
     }
 }
 

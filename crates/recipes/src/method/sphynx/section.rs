@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use network::zoo::genotype::{Genotype, GenotypeError};
 use serde::{Deserialize, Serialize};
 
-use super::{CellSearch, LocationSearch, Unseen};
+use super::{CellSearch, LocationSearch, Rank, Strategy, Unseen};
 use crate::method::ReluBudget;
 
 /// Sphynx's search.
@@ -55,6 +56,19 @@ impl SphynxSection {
         }
     }
 
+    /// The same with the cells of files spelled out.
+    ///
+    /// # Errors
+    /// When a file cannot be used.
+    pub fn spelled(&self) -> Result<Self, GenotypeError> {
+        let mut section = self.clone();
+        section.cells = section.cells.spelled()?;
+        for network in &mut section.further {
+            network.cells = network.cells.as_ref().map(CellsSource::spelled).transpose()?;
+        }
+        Ok(section)
+    }
+
     /// Whether any network has searched cells.
     pub fn searches_cells(&self) -> bool {
         let further = self.further.iter().map(|network| network.cells.as_ref().unwrap_or(&self.cells));
@@ -92,6 +106,24 @@ impl SphynxSection {
                 cells.score_rate(),
                 rate(cells.score_rate()),
                 "above 0, at most 10",
+            ),
+            (
+                "optimize.cell_search.score_decay",
+                cells.score_decay,
+                (0.0..=1.0).contains(&cells.score_decay),
+                "0 to 1",
+            ),
+            (
+                "optimize.cell_search.frozen_epochs",
+                cells.frozen_epochs().into(),
+                cells.frozen_epochs() < cells.epochs,
+                "fewer than optimize.cell_search.epochs: scores would never move",
+            ),
+            (
+                "optimize.location_search.score_decay",
+                locations.score_decay,
+                (0.0..=1.0).contains(&locations.score_decay),
+                "0 to 1",
             ),
             (
                 "optimize.location_search.epochs",
@@ -144,7 +176,14 @@ impl SphynxSection {
         ];
         let bad = checks.into_iter().find(|(_, value, is_good, _)| !is_good || !value.is_finite());
         let bad = bad.map(|(key, value, _, expected)| (key, value.to_string(), expected));
-        bad.or_else(|| {
+        let ranks_by_signs = cells.strategy == Strategy::PcDarts && cells.rank == Rank::Raw;
+        // Times a raw score, which may be negative, a stronger edge would rank lower.
+        let rank = (
+            "optimize.cell_search.rank",
+            "raw".to_owned(),
+            "softmax with pc-darts, whose edges have weights of their own",
+        );
+        bad.or_else(|| ranks_by_signs.then_some(rank)).or_else(|| {
             let both = [
                 ("optimize.cell_search.weights", cells.updates()),
                 ("optimize.location_search.weights", locations.weights),
@@ -195,10 +234,12 @@ impl std::str::FromStr for CellsSource {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "published" => Ok(Self::Published),
+            "darts" => Ok(Self::Given(Genotype::darts().to_word())),
+            "pc-darts" => Ok(Self::Given(Genotype::pc_darts().to_word())),
             "search" => Ok(Self::Search),
             _ if text.ends_with(".toml") || text.contains('@') => Ok(Self::Given(text.to_owned())),
             _ => Err(format!(
-                "{text:?} are no cells; expected published, search, or a file that ends in .toml"
+                "{text:?} are no cells; expected published, darts, pc-darts, search, or a file that ends in .toml"
             )),
         }
     }
@@ -215,6 +256,18 @@ impl From<CellsSource> for String {
 }
 
 impl CellsSource {
+    /// The same with the cells that a file holds in the place of its name: what a run is known by must not change when the
+    /// file does.
+    ///
+    /// # Errors
+    /// When the file cannot be used.
+    pub fn spelled(&self) -> Result<Self, GenotypeError> {
+        match self.file() {
+            Some(path) => Ok(Self::Given(Genotype::from_file(&path)?.to_word())),
+            None => Ok(self.clone()),
+        }
+    }
+
     /// The file, where it is one.
     pub fn file(&self) -> Option<PathBuf> {
         match self {
@@ -263,6 +316,8 @@ mod tests {
         let search = &section.cell_search;
         assert_eq!((search.batch(), search.score_rate(), search.frozen_epochs()), (256, 6e-4, 15));
         assert_eq!((search.updates().learning_rate, search.updates().floor), (0.1, 0.0));
+        let short = CellSearch { epochs: 6, ..search.clone() };
+        assert_eq!(short.frozen_epochs(), 2);
         let other = CellSearch { batch: Some(32), ..search.clone() };
         assert_eq!(other.batch(), 32);
     }
@@ -274,7 +329,8 @@ mod tests {
         assert_eq!(cells("published"), Ok(CellsSource::Published));
         assert_eq!(cells("mine.toml").unwrap().file(), Some(PathBuf::from("mine.toml")));
         let error = cells("mine").unwrap_err();
-        assert!(error.contains("published, search, or a file"), "{error}");
+        assert!(error.contains("search, or a file"), "{error}");
+        assert!(matches!(cells("darts"), Ok(CellsSource::Given(word)) if word.contains('@')));
         let section =
             read("budget = 5000\ncells = \"published\"\nfurther = [{ budget = 51200, cells = \"search\" }]")
                 .unwrap();
@@ -288,6 +344,14 @@ mod tests {
         assert_eq!(key("budget = 5\nlocation_search = { batch = 1 }"), "optimize.location_search.batch");
         let both = "budget = 5\nlocation_search = { companions = 2, unseen = \"mean\" }";
         assert_eq!(key(both), "optimize.location_search.companions");
+        for (text, wrong) in [
+            ("frozen_epochs = 50", "frozen_epochs"),
+            ("strategy = \"pc-darts\", rank = \"raw\"", "rank"),
+            ("score_decay = -1.0", "score_decay"),
+        ] {
+            let key = key(&format!("budget = 5\ncell_search = {{ {text} }}"));
+            assert_eq!(key, format!("optimize.cell_search.{wrong}"));
+        }
         assert_eq!(
             key("budget = 5\ncell_search = { weights = { floor = 1.0 } }"),
             "optimize.cell_search.weights"

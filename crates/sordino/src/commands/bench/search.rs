@@ -6,6 +6,7 @@ use std::io::Write;
 use clap::builder::TypedValueParser as _;
 use clap::{Args, ValueEnum};
 use recipes::method::sphynx::Strategy;
+use recipes::recipe::Precision;
 use serde::Serialize;
 
 use crate::commands::{Answer, trainer, write_json};
@@ -30,6 +31,9 @@ pub(in crate::commands) struct Arguments {
     /// Images per step; 64, or 256 for pc-darts, if not given.
     #[arg(long, value_parser = clap::value_parser!(u16).range(2..).map(usize::from))]
     pub(in crate::commands) batch: Option<usize>,
+    /// Numbers of maps and filters on a GPU; second order and processors compute in f32 [default: bf16, as our recipe].
+    #[arg(long, value_enum)]
+    pub(in crate::commands) precision: Option<Precision>,
     /// cuda or cpu.
     #[arg(long, default_value = "cpu")]
     pub(in crate::commands) device: String,

@@ -64,10 +64,6 @@ pub(super) fn set(section: &mut SphynxSection, arguments: &SphynxArguments, budg
     }
     cells.nodes = arguments.nodes.unwrap_or(cells.nodes);
     cells.epochs = arguments.cell_epochs.unwrap_or(cells.epochs);
-    if cells.strategy == Strategy::PcDarts && cells.frozen_epochs() >= cells.epochs {
-        // A short search that never moved a score would find nothing.
-        cells.frozen_epochs = Some(cells.epochs / 3);
-    }
     let locations = &mut section.location_search;
     locations.epochs = arguments.location_epochs.unwrap_or(locations.epochs);
     locations.grid_epochs = arguments.grid_epochs.or(locations.grid_epochs);

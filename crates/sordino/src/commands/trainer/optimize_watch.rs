@@ -74,12 +74,12 @@ impl OptimizeWatch for Terminal {
 
     fn cells(&mut self, epoch: &CellEpoch) {
         self.0.say(&format!(
-            "cells, epoch {}/{}: loss {:.4}, learned {:.2}%, score loss {:.4}, second half {:.2}%, {}\n  {}",
+            "cells, epoch {}/{}: loss {:.4}, learned {:.2}%, {}, second half {:.2}%, {}\n  {}",
             epoch.epoch,
             epoch.epochs,
             epoch.loss,
             100.0 * epoch.training_accuracy,
-            epoch.score_loss,
+            epoch.score_loss.map_or("scores rest".to_owned(), |loss| format!("score loss {loss:.4}")),
             100.0 * epoch.accuracy,
             left(epoch.seconds, epoch.epoch, epoch.epochs),
             epoch.cells

@@ -57,9 +57,9 @@ pub(in crate::commands) fn measure_search_step(
         channels: arguments.channels,
         depth: arguments.cells,
         batch: arguments.batch,
+        precision: arguments.precision.unwrap_or(Precision::Bf16),
         ..CellSearch::default()
     };
-    let precision = if device == Device::Cpu { Precision::F32 } else { search.precision };
     let options = SearchBenchOptions {
         search,
         filters: arguments.filters.map(|filters| match filters {
@@ -75,7 +75,7 @@ pub(in crate::commands) fn measure_search_step(
     Ok(search::StepReport {
         batch: options.search.batch(),
         device: arguments.device.clone(),
-        precision: word(precision),
+        precision: word(time.precision),
         ms_per_step: time.milliseconds,
         operations: time.operations.values().sum(),
         by_name: time.operations,

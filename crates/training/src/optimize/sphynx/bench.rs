@@ -6,7 +6,7 @@ use network::shape::Shape;
 use recipes::data::Dataset;
 use recipes::method::sphynx::{CellSearch, Strategy};
 use recipes::random::Stream;
-use recipes::recipe::Augmentation;
+use recipes::recipe::{Augmentation, Precision};
 
 use super::cell::EdgeFilters;
 use super::cells::Learning;
@@ -39,6 +39,8 @@ pub struct SearchBenchOptions {
 pub struct SearchStepTime {
     /// Of one step, in which scores and weights move: the median of ten stretches.
     pub milliseconds: f64,
+    /// Numbers of maps and filters.
+    pub precision: Precision,
     /// How often a step asks for each operation, by its name in libtorch.
     pub operations: OperationCounts,
     /// Why a GPU could not record the step.
@@ -87,6 +89,7 @@ pub fn measure_search_step(
     times.sort_by(f64::total_cmp);
     Ok(SearchStepTime {
         milliseconds: f64::midpoint(times[STRETCHES / 2 - 1], times[STRETCHES / 2]),
+        precision: computation.precision,
         operations,
         not_recorded: recorded.refusal().map(str::to_owned),
     })

@@ -121,7 +121,9 @@ impl<'a> CellSearcher<'a> {
     /// The cells of the last epoch, or of the most accurate one.
     fn chosen(&self, log: &Path) -> Result<Genotype, OptimizeRunError> {
         let epochs: Vec<CellEpoch> = read_epochs(log)?;
-        let best = epochs.iter().reduce(|best, next| if next.accuracy > best.accuracy { next } else { best });
+        // Before scores move, the cells are drawn by lot.
+        let moved = epochs.iter().filter(|epoch| epoch.epoch > self.search.frozen_epochs());
+        let best = moved.reduce(|best, next| if next.accuracy > best.accuracy { next } else { best });
         let chosen = match self.search.choose {
             Choose::Last => epochs.last(),
             Choose::Best => best,
@@ -171,7 +173,7 @@ impl<'a> CellSearcher<'a> {
             epochs: self.search.epochs,
             loss: mean(0),
             training_accuracy: mean(1) / self.search.batch() as f64,
-            score_loss: mean(2),
+            score_loss: moves_scores.then(|| mean(2)),
             accuracy: tried.accuracy(),
             cells: cells.map_err(recipes::method::OptimizeError::from)?.to_word(),
             scores,

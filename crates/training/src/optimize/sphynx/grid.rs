@@ -36,8 +36,6 @@ impl Job<'_> {
                 recipe.data.train_on = TrainOn::Split;
                 recipe.teacher = None;
                 recipe.training.loss.distillation = None;
-                // It has no place for some candidates.
-                recipe.training.auxiliary_head = None;
                 recipe.training.set_epochs(epochs);
                 recipe.training.evaluate_every = epochs;
                 (folder.join(format!("grid-{}+{}", reduce[0], reduce[1])), recipe)

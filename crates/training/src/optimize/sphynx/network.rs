@@ -50,7 +50,10 @@ impl Computation {
                 // PC-DARTS shuffles channels, which are planes then.
                 let is_partial = search.strategy == Strategy::PcDarts;
                 let order = if is_partial { Order::Planes } else { Order::Innermost };
-                Self { device, precision: search.precision, filters: EdgeFilters::Dense, order }
+                // Second order looks how slopes differ a tiny step away, which sixteen bits round off.
+                let is_second = search.strategy == Strategy::DartsSecond;
+                let precision = if is_second { Precision::F32 } else { search.precision };
+                Self { device, precision, filters: EdgeFilters::Dense, order }
             }
         }
     }

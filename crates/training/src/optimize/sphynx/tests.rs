@@ -186,11 +186,17 @@ fn shifted_loss(learning: &Learning, batch: &(Tensor, crate::distill::Targets), 
     loss
 }
 
-/// Some scores of both cells: rows of scores begin at multiples of 64.
+/// Some scores of both cells, and of their edges where edges have some.
 fn some_scores(learning: &Learning) -> Vec<i64> {
-    let length = learning.network.scores().masters().size()[0];
-    let first: Vec<i64> = (0..35).step_by(8).collect();
-    first.iter().map(|index| length / 2 + index).chain(first.iter().copied()).collect()
+    let parameters = learning.network.scores();
+    let first = parameters.masters().data_ptr() as usize;
+    let mut chosen = Vec::new();
+    for (name, scores) in parameters.named() {
+        let (start, count) = ((scores.data_ptr() as usize - first) / size_of::<f64>(), scores.numel());
+        assert!(count >= 5, "{name}");
+        chosen.extend((start..start + count).step_by(count.div_ceil(5)).map(|index| index as i64));
+    }
+    chosen
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod man;
 mod model;
 mod optimize;
 mod pareto;
+mod output;
 mod prepare;
 mod prepared;
 mod progress;

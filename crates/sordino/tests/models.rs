@@ -122,16 +122,16 @@ fn safetensors(seed: u64) -> Vec<u8> {
 fn weights_come_from_a_file() {
     let (model, weights) = (ScratchFile::new("trained.sordino"), ScratchFile::new("w.safetensors"));
     std::fs::write(&weights.0, safetensors(3)).unwrap();
-    let flags = ["-o", model.path(), "--weights", weights.path()];
+    let flags = ["-o", model.path(), "--force", "--weights", weights.path()];
     let pixels = ["--mean", "0.4914,0.4822,0.4465", "--deviation", "0.2470,0.2435,0.2616"];
     let from_file = json(&small("freeze"), &[&flags[..], &pixels].concat());
-    let random = json(&small("freeze"), &["-o", model.path(), "--seed", "3"]);
+    let random = json(&small("freeze"), &["-o", model.path(), "--force", "--seed", "3"]);
     assert_eq!(from_file["weights"]["from"], "file");
     assert_eq!(from_file["digest"], random["digest"]);
     let text = stdout(&small("freeze"), &[&flags[..], &pixels].concat());
     assert!(!text.contains("random weights") && text.contains("calibrated on random images"), "{text}");
     assert!(text.contains("mean 0.4914, 0.4822, 0.4465 and deviation 0.247, 0.2435, 0.2616"), "{text}");
-    let other = ["freeze", "resnet10:m=8", "-o", model.path(), "--weights", weights.path()];
+    let other = ["freeze", "resnet10:m=8", "-o", model.path(), "--force", "--weights", weights.path()];
     assert!(refusal(&other).contains("stem.conv1"));
     // Whoever does not say what training did to pixels hears what is taken for it.
     let notes = String::from_utf8(sordino(&[&small("freeze")[..], &flags].concat()).stderr).unwrap();
@@ -179,7 +179,7 @@ fn a_users_images_calibrate_and_verify() {
     assert_eq!(calibrated["calibration"], json!({"from": "folder", "path": pictures.path()}));
     assert_eq!(calibrated["overflow_count"], 0);
     assert!(calibrated["least_room"].as_f64().unwrap() >= 1.0, "{calibrated}");
-    let random = json(&small("freeze"), &["-o", file.path()]);
+    let random = json(&small("freeze"), &["-o", file.path(), "--force"]);
     assert_eq!(random["calibration"], json!({"from": "random"}));
 
     let verified = json(&["verify", file.path()], &["--images", pictures.path()]);
@@ -201,7 +201,7 @@ fn normalization_and_class_names_become_part_of_the_model() {
     let pictures = Pictures::new("names", 0);
     let (names, file) = (pictures.0.join("names.txt"), ScratchFile::new("names.sordino"));
     let names = names.to_str().unwrap();
-    let freeze = ["freeze", "resnet10:m=4", "--input", "16", "-o", file.path()];
+    let freeze = ["freeze", "resnet10:m=4", "--input", "16", "-o", file.path(), "--force"];
     let flags = ["--class-names", names, "--mean", "0.5,0.25,0", "--deviation", "1,0.5,2"];
     let report = json(&freeze, &flags);
     assert_eq!(report["class_names"], true);
@@ -235,7 +235,8 @@ fn normalization_and_class_names_become_part_of_the_model() {
 fn the_same_seed_gives_the_same_model() {
     let file = ScratchFile::new("seeded.sordino");
     let digest = |seed: &str| {
-        json(&small("freeze"), &["-o", file.path(), "--relus", "500", "--seed", seed])["digest"].clone()
+        json(&small("freeze"), &["-o", file.path(), "--force", "--relus", "500", "--seed", seed])["digest"]
+            .clone()
     };
     let first = digest("1");
     assert_eq!(first, digest("1"));
@@ -329,7 +330,7 @@ fn a_frozen_model_is_frozen_anew_with_narrower_rings_and_the_same_weights() {
 fn a_wider_margin_holds_larger_values() {
     let file = ScratchFile::new("margin.sordino");
     let room = |margin: &[&str]| {
-        let report = json(&small("freeze"), &[&["-o", file.path()], margin].concat());
+        let report = json(&small("freeze"), &[&["-o", file.path(), "--force"], margin].concat());
         (report["margin"].as_f64().unwrap(), report["least_room"].as_f64().unwrap())
     };
     let (usual, wide) = (room(&[]), room(&["--margin", "8"]));
@@ -405,3 +406,23 @@ fn a_damaged_model_is_refused() {
     assert!(refusal(&["verify", file.path()]).contains("is not usable"));
     assert!(refusal(&["inspect", file.path(), "--private"]).contains("is not usable"));
 }
+#[test]
+fn freezing_replaces_no_file_unasked_and_its_own_input_never() {
+    let scratch = ScratchFolder::new("replaced");
+    let (old, other) = (scratch.at("old.sordino"), scratch.at("other.sordino"));
+    stdout(&small("freeze"), &["-o", &old]);
+    let bytes = std::fs::read(&old).unwrap();
+    let message = refusal(&[&small("freeze")[..], &["-o", &old, "--seed", "2"]].concat());
+    assert!(message.contains("old.sordino exists") && message.contains("--force"), "{message}");
+    std::os::unix::fs::symlink("old.sordino", &other).unwrap();
+    let photographs = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/photographs");
+    let narrow = ["--activation-bits", "4", "--calibrate", photographs, "--force"];
+    for output in [&old, &other] {
+        let message = refusal(&[&["freeze", &old, "-o", output], &narrow[..]].concat());
+        assert!(message.contains("is what is read"), "{message}");
+    }
+    assert_eq!(std::fs::read(&old).unwrap(), bytes);
+    stdout(&small("freeze"), &["-o", &old, "--seed", "2", "--force"]);
+    assert_ne!(std::fs::read(&old).unwrap(), bytes);
+}
+

@@ -46,6 +46,7 @@ mod zoo;
 
 use std::io::Write;
 
+use std::num::NonZeroUsize;
 use clap::{Parser, Subcommand};
 
 /// Neural networks that are cheap to run in private, and the protocol that runs them.
@@ -154,7 +155,12 @@ fn at_least_one(text: &str) -> Result<u64, String> {
     text.parse()
         .ok()
         .filter(|number| *number > 0)
-        .ok_or_else(|| "expected a whole number from 1 on".to_owned())
+        .ok_or_else(|| format!("expected a whole number from 1 on, came {text:?}"))
+}
+
+/// A number of threads, refused as everywhere.
+fn threads(text: &str) -> Result<usize, String> {
+    service::thread_count(text).map(NonZeroUsize::get)
 }
 
 /// Writes a value as JSON, one object, ended by a line break.

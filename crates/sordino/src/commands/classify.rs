@@ -58,8 +58,8 @@ pub(super) struct Arguments {
     #[arg(long)]
     skip_bad: bool,
     /// How many of the best classes to show.
-    #[arg(long, default_value_t = 5, value_name = "COUNT")]
-    top: usize,
+    #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = super::at_least_one)]
+    top: u64,
     /// Print JSON, one object at the end.
     #[arg(long)]
     json: bool,

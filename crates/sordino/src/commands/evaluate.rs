@@ -34,7 +34,7 @@ pub(super) struct Arguments {
     #[arg(long, value_enum)]
     pub(super) device: Option<DeviceChoice>,
     /// CPU threads [default: all cores].
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = super::threads)]
     pub(super) threads: Option<usize>,
     /// For a model: so many test images, evenly over all of them [default: all].
     #[arg(long, value_name = "COUNT")]

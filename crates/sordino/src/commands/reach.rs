@@ -17,8 +17,8 @@ use inference::connection::{CertifiedKey, DEFAULT_LEAST_RATE, Fingerprint, Trust
 use inference::setup::messages::ModelName;
 use network::digest::Digest;
 use sealed::secret_file::read_private_pem;
-use service::ByteSize;
 use service::settings::ReluMode;
+use service::{ByteSize, thread_count};
 
 use super::link::Link;
 use crate::report::{counted, path_text};
@@ -54,7 +54,7 @@ pub(super) struct ServerArguments {
     #[arg(long, default_value_t = DEFAULT_LEAST_RATE, value_name = "BYTES", value_parser = super::at_least_one)]
     min_rate: u64,
     /// Threads to compute with.
-    #[arg(long, default_value = "1", value_name = "COUNT")]
+    #[arg(long, default_value = "1", value_name = "COUNT", value_parser = thread_count)]
     threads: NonZeroUsize,
     /// Where that part of answers is kept which a model sends every client once [default: sordino in the user's cache].
     #[arg(long, value_name = "FOLDER")]
@@ -83,7 +83,7 @@ pub(super) struct ReachArguments {
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     client_key: Option<PathBuf>,
     /// Seconds that the server may be silent.
-    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = super::at_least_one)]
     timeout: u64,
 }
 
@@ -165,7 +165,7 @@ impl ServerArguments {
 impl ReachArguments {
     /// How long who is silent is waited for.
     pub(super) fn patience(&self) -> Duration {
-        Duration::from_secs(self.timeout.max(1))
+        Duration::from_secs(self.timeout)
     }
 
     /// Connects for questions and answers alone, to whichever model has this name.

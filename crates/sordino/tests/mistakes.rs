@@ -40,6 +40,43 @@ fn refusal(command: &mut Command) -> String {
     words(command, 2)
 }
 
+#[test]
+fn an_image_comes_from_a_pipe_and_a_folder_says_what_it_left_out() {
+    let folder = Folder::new("pipe");
+    let server = Server::start(&folder, &[]);
+    let known = ["--fingerprint", server.fingerprint.as_str(), "--json"];
+    let piped = |named: &str| -> Value {
+        let mut cat = Command::new("cat");
+        let mut cat = cat.arg(folder.path("images/0.png")).stdout(Stdio::piped()).spawn().unwrap();
+        let mut command = server.client("classify");
+        let output = command.arg(named).args(known).stdin(cat.stdout.take().unwrap()).output().unwrap();
+        cat.wait().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    for named in ["-", "/dev/stdin"] {
+        assert_eq!(piped(named)["images"][0]["file"], named);
+    }
+    fs::rename(folder.path("images/0.png"), folder.path("images/0.jfif")).unwrap();
+    fs::rename(folder.path("images/1.png"), folder.path("images/1")).unwrap();
+    fs::write(folder.path("images/notes.txt"), "no image").unwrap();
+    fs::create_dir(folder.path("images/inner")).unwrap();
+    let output = server.classify(&folder.path("images"), &known);
+    let notes = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{notes}");
+    assert!(notes.contains("3 images taken; left out: 1 file that is no image"), "{notes}");
+    assert!(notes.contains("notes.txt") && notes.contains("1 folder, whose"), "{notes}");
+    for (flag, value, expected) in [
+        ("--top", "0", "from 1 on"),
+        ("--timeout", "0", "from 1 on"),
+        ("--threads", "0", "expected at least 1, came 0"),
+        ("--threads", "1000000", "expected at most"),
+    ] {
+        let said = refusal(server.client("classify").arg("-").args(known).args([flag, value]));
+        assert!(said.contains(expected), "{flag} {value}: {said}");
+    }
+}
+
 /// Runs a verb on data; its exit code, stdout and stderr.
 fn data(arguments: &[&str]) -> (Option<i32>, String, String) {
     let Output { status, stdout, stderr } = sordino().args(arguments).output().unwrap();

@@ -25,7 +25,7 @@ use super::prepare::KeyArguments;
 use super::progress::OfflineProgress;
 use super::rates::KnownRates;
 use super::reach::ServerArguments;
-use crate::image_files::{ImageFileError, image_paths, load_image};
+use crate::image_files::{ImageFileError, NamedImages, load_image, named_images};
 use crate::report::{counted, printable};
 use client::prepared_file::PreparedFile;
 use client::{ClientError, Cost, PrivateClient, seconds_now};
@@ -41,7 +41,7 @@ const NAMED: usize = 10;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Images (PNG, JPEG, WebP, GIF, BMP, TIFF), or folders of them.
+    /// Images (PNG, JPEG, WebP, GIF, BMP, TIFF), or folders of them; - is one image from standard input.
     #[arg(value_name = "IMAGE", required = true)]
     images: Vec<PathBuf>,
     #[command(flatten)]
@@ -70,7 +70,8 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     process_memory::protect();
-    let paths = image_paths(&arguments.images)?;
+    let NamedImages { paths, notes } = named_images(&arguments.images)?;
+    notes.iter().for_each(|line| note(line));
     let open = |path: &PathBuf| arguments.key.open(path, arguments.server.patience());
     let mut file = arguments.prepared.as_ref().map(open).transpose()?;
     let mut client = arguments.server.connect_for(file.as_ref())?;

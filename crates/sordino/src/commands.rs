@@ -3,6 +3,7 @@
 //! Results go to `out` (also as `--json`), progress and logs to stderr.
 
 mod bench;
+mod budget;
 mod classify;
 mod completions;
 mod data;
@@ -18,8 +19,8 @@ mod load;
 mod man;
 mod model;
 mod optimize;
-mod pareto;
 mod output;
+mod pareto;
 mod prepare;
 mod prepared;
 mod progress;
@@ -45,8 +46,8 @@ mod web;
 mod zoo;
 
 use std::io::Write;
-
 use std::num::NonZeroUsize;
+
 use clap::{Parser, Subcommand};
 
 /// Neural networks that are cheap to run in private, and the protocol that runs them.

@@ -61,6 +61,10 @@ fn a_frozen_model_can_be_inspected_and_verified() {
     assert_eq!(inspected["relus"], frozen["relus"]);
     assert_eq!(inspected["relus"], json(&small("inspect"), &["--cull", "1", "--thin", "2"])["relus"]);
     assert_eq!(inspected["private"], Value::Null);
+    for key in ["digest", "mean", "deviation"] {
+        assert_eq!(inspected[key], frozen[key], "{key}");
+    }
+    assert_eq!(inspected["class_names"], json!([]));
     assert!(stdout(&["inspect", file.path()], &[]).contains("total"));
 
     let verified = json(&["verify", file.path()], &["-n", "3"]);
@@ -210,6 +214,12 @@ fn normalization_and_class_names_become_part_of_the_model() {
     assert_eq!((model.outline().classes, model.outline().class_name(3)), (10, Some("thing 3")));
     assert_eq!(model.outline().image.mean, [0.5, 0.25, 0.0]);
     assert_eq!(model.outline().image.deviation, [1.0, 0.5, 2.0]);
+    assert_eq!(json(&["inspect", file.path()], &[])["class_names"][9], "thing 9");
+    let text = stdout(&["inspect", file.path()], &[]);
+    let digest = report["digest"].as_str().unwrap();
+    for part in [digest, "mean 0.5, 0.25, 0 and", "classes: thing 0, thing 1, ", "and 5 more"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
     let blank = pictures.0.join("blank.txt");
     std::fs::write(&blank, "a\n\nc\n").unwrap();
     let escapes = pictures.0.join("escapes.txt");
@@ -288,11 +298,23 @@ fn planned_time_follows_the_link() {
     assert!((times["online_s"].as_f64().unwrap() - expected).abs() < 1e-6);
     assert_eq!(private(&[])["least_times"].as_array().unwrap().len(), 2);
     let text = stdout(&small("inspect"), &["--private"]);
-    for part in
-        ["random weights", "least on", "transformed weights", "after merging", "masks uniform modulo q"]
-    {
+    for part in [
+        "random weights",
+        "least on lan",
+        "predicted on wan",
+        "lan: 10000 Mb/s, 0.2 ms round trip",
+        "transformed weights",
+        "after merging",
+        "masks uniform modulo q",
+        "MB of memory per prepared inference",
+        "MB of the client's disk",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    // Nothing is said of the time of a phase that neither the link nor computing takes.
+    let text = stdout(&small("inspect"), &["--private", "--link", "loopback"]);
+    let set_up = text.lines().find(|line| line.starts_with("set-up")).unwrap();
+    assert!(set_up.ends_with('-') && !text.contains(" 0.0 ms"), "{text}");
 }
 
 #[test]
@@ -396,17 +418,6 @@ fn models_and_networks_are_told_apart() {
 }
 
 #[test]
-fn a_damaged_model_is_refused() {
-    let file = ScratchFile::new("damaged.sordino");
-    stdout(&small("freeze"), &["-o", file.path()]);
-    let mut bytes = std::fs::read(&file.0).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    std::fs::write(&file.0, bytes).unwrap();
-    assert!(refusal(&["verify", file.path()]).contains("is not usable"));
-    assert!(refusal(&["inspect", file.path(), "--private"]).contains("is not usable"));
-}
-#[test]
 fn freezing_replaces_no_file_unasked_and_its_own_input_never() {
     let scratch = ScratchFolder::new("replaced");
     let (old, other) = (scratch.at("old.sordino"), scratch.at("other.sordino"));
@@ -426,3 +437,14 @@ fn freezing_replaces_no_file_unasked_and_its_own_input_never() {
     assert_ne!(std::fs::read(&old).unwrap(), bytes);
 }
 
+#[test]
+fn a_damaged_model_is_refused() {
+    let file = ScratchFile::new("damaged.sordino");
+    stdout(&small("freeze"), &["-o", file.path()]);
+    let mut bytes = std::fs::read(&file.0).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&file.0, bytes).unwrap();
+    assert!(refusal(&["verify", file.path()]).contains("is not usable"));
+    assert!(refusal(&["inspect", file.path(), "--private"]).contains("is not usable"));
+}

@@ -41,6 +41,54 @@ fn refusal(command: &mut Command) -> String {
 }
 
 #[test]
+fn an_authoritys_own_certificate_is_warned_of_and_the_client_hears_what_to_do() {
+    let folder = Folder::new("authority");
+    let (cert, key) = (folder.path("chain.pem"), folder.path("key.pem"));
+    let (chain, own) = certificate(rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained));
+    write(&cert, &chain);
+    write(&key, &own);
+    let server = Server::start(&folder, &["--cert", cert.to_str().unwrap(), "--key", key.to_str().unwrap()]);
+    let port = server.address.rsplit_once(':').unwrap().1;
+    let image = folder.path("images/0.png");
+    let mut command = sordino();
+    command.args(["classify", "--server", &format!("localhost:{port}"), "--ca"]).arg(&cert).arg(&image);
+    let said = refusal(&mut command);
+    assert!(said.contains("an authority's own (CA:TRUE)") && said.contains("--fingerprint"), "{said}");
+    assert!(!said.contains("speaks something else"), "{said}");
+    let pinned = server.classify(&image, &["--fingerprint", &server.fingerprint]);
+    assert_eq!(pinned.status.code(), Some(0), "{}", text(&pinned.stderr));
+    // What is no certificate is named.
+    let said = refusal(server.client("classify").arg(&image).args(["--ca", "/etc/passwd"]));
+    assert!(said.contains("/etc/passwd is not usable"), "{said}");
+    let (_, log) = server.stop();
+    assert!(log.contains("WARN") && log.contains("an authority's own (CA:TRUE)"), "{log}");
+}
+
+#[test]
+fn a_prepared_file_knows_its_model_and_a_wrong_key_is_named() {
+    let folder = Folder::new("prepared");
+    let server = Server::start(&folder, &[]);
+    let (file, key, other) = (folder.path("v.prepared"), folder.path("key"), folder.path("other.key"));
+    let image = folder.path("images/0.png");
+    let known = ["--fingerprint", server.fingerprint.as_str()];
+    let mut prepare = server.client("prepare");
+    prepare.args(known).arg("-o").arg(&file).arg("--key-file").arg(&key);
+    words(&mut prepare, 0);
+    write(&other, &"0".repeat(64));
+    let classify = |key: &Path, more: &[&str]| {
+        let mut command = server.client("classify");
+        command.arg(&image).args(known).arg("--prepared").arg(&file).arg("--key-file").arg(key).args(more);
+        command
+    };
+    let said = refusal(&mut classify(&key, &["--model", "brain"]));
+    assert!(said.contains("was prepared for tiny, and --model says brain; leave --model out"), "{said}");
+    let said = refusal(&mut classify(&other, &[]));
+    assert!(said.contains("other.key was tried") && said.contains("--key-file"), "{said}");
+    assert!(said.contains("the key does not open"), "{said}");
+    words(&mut classify(&key, &["--model", "tiny"]), 0);
+}
+
+#[test]
 fn an_image_comes_from_a_pipe_and_a_folder_says_what_it_left_out() {
     let folder = Folder::new("pipe");
     let server = Server::start(&folder, &[]);
@@ -75,6 +123,32 @@ fn an_image_comes_from_a_pipe_and_a_folder_says_what_it_left_out() {
         let said = refusal(server.client("classify").arg("-").args(known).args([flag, value]));
         assert!(said.contains(expected), "{flag} {value}: {said}");
     }
+}
+
+#[test]
+fn a_server_says_how_much_memory_it_needs_and_which_file_is_no_key() {
+    let folder = Folder::new("memory");
+    let serve = |state: &str, more: &[&str]| {
+        let mut command = sordino();
+        command.arg("serve").arg(folder.path("tiny.sordino")).args(["--listen", "127.0.0.1:0", "--state"]);
+        command.arg(folder.path(state)).args(more).arg("--until-stdin-ends");
+        command
+    };
+    let said = refusal(&mut serve("state", &["--max-memory", "50M"]));
+    assert!(said.contains("more than the 52.4 MB of --max-memory"), "{said}");
+    let enough = said.split("allow --max-memory ").nth(1).unwrap().split(',').next().unwrap();
+    words(&mut serve("state", &["--max-memory", enough]), 0);
+    let less = format!("{}M", enough.strip_suffix('M').unwrap().parse::<u64>().unwrap() - 1);
+    refusal(&mut serve("state", &["--max-memory", &less]));
+    let said = refusal(&mut serve("other", &["--store-key", "/etc/passwd"]));
+    assert!(said.contains("/etc/passwd holds no key") && !said.contains("chmod"), "{said}");
+    let key = folder.path("key.pem");
+    write(&key, "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMII=\n-----END ENCRYPTED PRIVATE KEY-----\n");
+    let cert = folder.path("chain.pem");
+    write(&cert, &certificate(rcgen::IsCa::NoCa).0);
+    let said =
+        refusal(&mut serve("state", &["--cert", cert.to_str().unwrap(), "--key", key.to_str().unwrap()]));
+    assert!(said.contains("key.pem is encrypted") && said.contains("openssl pkey"), "{said}");
 }
 
 /// Runs a verb on data; its exit code, stdout and stderr.

@@ -46,7 +46,7 @@ pub(super) struct Arguments {
     images: Vec<PathBuf>,
     #[command(flatten)]
     server: ServerArguments,
-    /// Use inferences from this file, made by `sordino prepare`: only the online phase is left.
+    /// Use inferences from this file, made by `sordino prepare`: the offline work is done. The file knows its model.
     #[arg(long, value_name = "FILE")]
     prepared: Option<PathBuf>,
     #[command(flatten)]
@@ -74,6 +74,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     notes.iter().for_each(|line| note(line));
     let open = |path: &PathBuf| arguments.key.open(path, arguments.server.patience());
     let mut file = arguments.prepared.as_ref().map(open).transpose()?;
+    if let (Some(path), Some(file)) = (&arguments.prepared, &file) {
+        arguments.server.expect_model_of(path, file)?;
+    }
     let mut client = arguments.server.connect_for(file.as_ref())?;
     let (images, skipped) = load(&paths, &client, arguments.skip_bad)?;
     expect_enough(file.as_ref(), images.len())?;

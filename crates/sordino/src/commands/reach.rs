@@ -13,7 +13,7 @@ use client::{ClientError, ConnectOptions, PrivateClient};
 use inference::InferenceError;
 use inference::client::Wishes;
 use inference::connection::frame::FrameError;
-use inference::connection::{CertifiedKey, DEFAULT_LEAST_RATE, Fingerprint, Trust};
+use inference::connection::{CertifiedKey, DEFAULT_LEAST_RATE, Fingerprint, TlsConnector, Trust};
 use inference::setup::messages::ModelName;
 use network::digest::Digest;
 use sealed::secret_file::read_private_pem;
@@ -123,6 +123,18 @@ impl ServerArguments {
         connect(&self.server, options).map_err(|error| self.explain(error))
     }
 
+    /// Refuses to ask for another model than a file was prepared for.
+    pub(super) fn expect_model_of(&self, path: &Path, file: &PreparedFile) -> anyhow::Result<()> {
+        let known = &file.description().model;
+        match &self.reach.model {
+            Some(named) if named != known => bail!(
+                "{} was prepared for {known}, and --model says {named}; leave --model out, or prepare for {named}",
+                path.display()
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// Adds what the flags have to do with it.
     pub(super) fn explain(&self, error: anyhow::Error) -> anyhow::Error {
         let cause = error.chain().find_map(|cause| cause.downcast_ref::<ClientError>());
@@ -134,6 +146,12 @@ impl ServerArguments {
                     "the server was silent for {silence}, or slower than {} bytes a second; a larger --timeout or a smaller \
                      --min-rate waits longer",
                     self.min_rate
+                ))
+            }
+            Some(ClientError::Inference(InferenceError::TooLarge { needed, .. })) => {
+                let (needed, flag) = (ByteSize(*needed), ByteSize(*needed).as_flag());
+                error.context(format!(
+                    "the server's model needs {needed} of memory here, and {limit} are allowed; --max-memory {flag} is enough"
                 ))
             }
             Some(ClientError::Inference(InferenceError::Frame(FrameError::TooLong { .. })))
@@ -199,7 +217,9 @@ impl ReachArguments {
             return Ok(Trust::Fingerprint(fingerprint));
         }
         if let Some(path) = &self.ca {
-            return Ok(Trust::Authorities(read(path)?));
+            let trust = Trust::Authorities(read(path)?);
+            TlsConnector::new(&trust, None).with_context(|| format!("{} is not usable", path.display()))?;
+            return Ok(trust);
         }
         let found =
             PrivateClient::fingerprint_of(server).with_context(|| format!("no session with {server}"))?;

@@ -89,6 +89,29 @@ fn a_prepared_file_knows_its_model_and_a_wrong_key_is_named() {
 }
 
 #[test]
+fn the_environment_names_server_and_fingerprint_and_flags_win() {
+    let folder = Folder::new("environment");
+    let server = Server::start(&folder, &[]);
+    let classify = |fingerprint: &str, more: &[&str]| {
+        let mut command = sordino();
+        command.args(["classify"]).arg(folder.path("images/0.png")).args(more);
+        command.env("SORDINO_SERVER", &server.address).env("SORDINO_FINGERPRINT", fingerprint);
+        command
+    };
+    words(&mut classify(&server.fingerprint, &[]), 0);
+    let zeros = "0".repeat(64);
+    assert!(refusal(&mut classify(&zeros, &[])).contains("ask the operator"));
+    words(&mut classify(&zeros, &["--fingerprint", &server.fingerprint]), 0);
+    assert!(refusal(&mut classify(&zeros, &["--server", "127.0.0.1:1"])).contains("127.0.0.1:1"));
+    assert!(refusal(&mut classify("here", &[])).contains("SORDINO_FINGERPRINT is not usable"));
+    // An authority that was named is asked, and the variable is not.
+    let said = refusal(&mut classify(&server.fingerprint, &["--ca", "/etc/passwd"]));
+    assert!(said.contains("/etc/passwd is not usable"), "{said}");
+    // An empty one is none.
+    assert!(refusal(&mut classify("", &[])).contains("Compare this with what `sordino serve` printed"));
+}
+
+#[test]
 fn an_image_comes_from_a_pipe_and_a_folder_says_what_it_left_out() {
     let folder = Folder::new("pipe");
     let server = Server::start(&folder, &[]);

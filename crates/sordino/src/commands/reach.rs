@@ -26,11 +26,14 @@ use crate::report::{counted, path_text};
 /// A model whose description is longer is refused, however much memory is allowed.
 const LONGEST_OUTLINE: u64 = 64 << 20;
 
+/// Where the environment names a fingerprint. A flag of either kind wins, so that clap does not read it.
+const FINGERPRINT_VARIABLE: &str = "SORDINO_FINGERPRINT";
+
 /// Which server, and how to know that it is the right one.
 #[derive(Debug, Args)]
 pub(super) struct ServerArguments {
-    /// The server, as HOST or HOST:PORT.
-    #[arg(long, value_name = "ADDRESS")]
+    /// The server, as HOST or HOST:PORT [or in SORDINO_SERVER].
+    #[arg(long, value_name = "ADDRESS", env = "SORDINO_SERVER", hide_env = true)]
     pub(super) server: String,
     #[command(flatten)]
     reach: ReachArguments,
@@ -67,7 +70,7 @@ pub(super) struct ServerArguments {
 /// How to know a server, what to show it, which model to ask for.
 #[derive(Debug, Args)]
 pub(super) struct ReachArguments {
-    /// The server's fingerprint, as `sordino serve` prints it.
+    /// The server's fingerprint, as `sordino serve` prints it [or, without --ca, in SORDINO_FINGERPRINT].
     #[arg(long, value_name = "HEX", conflicts_with = "ca")]
     fingerprint: Option<Fingerprint>,
     /// The authorities (PEM) that vouch for the server.
@@ -221,6 +224,9 @@ impl ReachArguments {
             TlsConnector::new(&trust, None).with_context(|| format!("{} is not usable", path.display()))?;
             return Ok(trust);
         }
+        if let Some(fingerprint) = fingerprint_of_environment()? {
+            return Ok(Trust::Fingerprint(fingerprint));
+        }
         let found =
             PrivateClient::fingerprint_of(server).with_context(|| format!("no session with {server}"))?;
         bail!(
@@ -229,6 +235,13 @@ impl ReachArguments {
              that with --ca FILE"
         )
     }
+}
+
+/// The fingerprint that the environment names. An empty one counts as none.
+fn fingerprint_of_environment() -> anyhow::Result<Option<Fingerprint>> {
+    let named = std::env::var(FINGERPRINT_VARIABLE).ok().filter(|text| !text.is_empty());
+    let parse = |text: String| text.parse::<Fingerprint>();
+    named.map(parse).transpose().with_context(|| format!("{FINGERPRINT_VARIABLE} is not usable"))
 }
 
 /// Says once that the cache is of no use.

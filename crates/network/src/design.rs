@@ -8,4 +8,4 @@ mod sphynx;
 pub use capacity::{Capacity, Retention, linearized_capacity, optimal_retention, pruned_capacity};
 pub use criticality::{CRITICALITY_EXPONENT, CriticalityOrder, OrderError, stage_criticality};
 pub use equalize::{DesignError, Equalization, Family, Term, with_low_budget_growth};
-pub use sphynx::{SphynxChoice, sphynx_choice, sphynx_choices};
+pub use sphynx::{SPHYNX_TOLERANCE, SphynxChoice, sphynx_choice, sphynx_choices};

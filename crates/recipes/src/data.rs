@@ -7,7 +7,8 @@
 //! synthetic  shapes in colors, drawn from a seed; nothing to download
 //! split      the fixed held-out part of a training set, for every choice that is made between networks
 //! classes    the classes of a set beside those of a model
-//! check      what a folder holds, what is wrong with it, where the official release comes from
+//! find       which set a folder holds
+//! check      what is wrong with it, where the official release comes from
 //! ```
 //!
 //! A whole set is held in memory as bytes; normalization happens where the images are used.
@@ -16,6 +17,7 @@ mod check;
 mod cifar;
 mod classes;
 mod error;
+mod find;
 mod folder;
 mod packed;
 mod pickle;
@@ -31,9 +33,9 @@ use serde::{Deserialize, Serialize};
 
 pub use check::{Finding, Survey, survey};
 pub use classes::ClassMatch;
-pub use error::DataError;
-pub use folder::kind_in_folders;
-pub use packed::{Packed, pack};
+pub use error::{BadImage, DataError};
+pub use find::{FoundSet, find};
+pub use packed::{PackOptions, Packed, pack};
 pub use split::{HELD_OUT_SEED, held_out_split};
 pub use synthetic::{SyntheticSize, synthetic};
 
@@ -95,6 +97,14 @@ impl DataKind {
             Self::TinyImageNet => "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
             Self::Folder => "your own images: DIR/train/CLASS/*.png and DIR/test/CLASS/*.png",
             Self::Synthetic => "drawn by Sordino itself; nothing to download",
+        }
+    }
+
+    /// The same as a clause.
+    fn source(self) -> String {
+        match self {
+            Self::Folder | Self::Synthetic => format!("expected {}", self.origin()),
+            _ => format!("the official release comes from {}", self.origin()),
         }
     }
 

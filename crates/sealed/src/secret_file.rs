@@ -41,6 +41,16 @@ pub enum SecretFileError {
         /// The file.
         path: PathBuf,
     },
+    /// A passphrase would open it.
+    #[error(
+        "the key in {} is encrypted, and nobody is asked for a passphrase; write it without one: openssl pkey -in {} -out NEW",
+        path.display(),
+        path.display()
+    )]
+    Encrypted {
+        /// The file.
+        path: PathBuf,
+    },
     /// No randomness for a new key.
     #[error(transparent)]
     Random(#[from] SystemRandomError),
@@ -71,15 +81,22 @@ pub fn read_or_make_key(path: &Path) -> Result<Secret<[u8; KEY_BYTES]>, SecretFi
 /// When others may read the file, it holds no key, or it cannot be read.
 pub fn read_key(path: &Path) -> Result<Secret<[u8; KEY_BYTES]>, SecretFileError> {
     let file = File::open(path).map_err(failing("open", path))?;
-    expect_private(&file, path)?;
     let mut text = Secret::new(String::with_capacity(2 * KEY_BYTES + 2));
     // One more than a key takes, so that a longer file is noticed.
-    let read = file.take(2 * KEY_BYTES as u64 + 2).read_to_string(text.expose_mut());
-    read.map_err(failing("read", path))?;
+    let read = (&file).take(2 * KEY_BYTES as u64 + 2).read_to_string(text.expose_mut());
+    let no_key = || SecretFileError::NoKey { path: path.to_owned() };
+    read.map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidData => no_key(),
+        _ => failing("read", path)(error),
+    })?;
     let digits = text.expose().trim_end().as_bytes();
     let mut key = Secret::new([0; KEY_BYTES]);
     let is_key = digits.len() == 2 * KEY_BYTES && base16ct::mixed::decode(digits, key.expose_mut()).is_ok();
-    if is_key { Ok(key) } else { Err(SecretFileError::NoKey { path: path.to_owned() }) }
+    // Whoever named a file of other contents by mistake shall not change its mode.
+    if is_key || digits.is_empty() {
+        expect_private(&file, path)?;
+    }
+    if is_key { Ok(key) } else { Err(no_key()) }
 }
 
 /// Makes a file with a fresh key.
@@ -152,6 +169,11 @@ pub fn read_private_pem(path: &Path) -> Result<Secret<Vec<u8>>, SecretFileError>
     }
     let mut pem = Secret::new(Vec::with_capacity(MAX_PEM_BYTES));
     file.take(MAX_PEM_BYTES as u64).read_to_end(pem.expose_mut()).map_err(failing("read", path))?;
+    // The word stands in the title of PKCS #8, and in a line below that of older keys.
+    const ENCRYPTED: &[u8] = b"ENCRYPTED";
+    if pem.expose().windows(ENCRYPTED.len()).any(|window| window == ENCRYPTED) {
+        return Err(SecretFileError::Encrypted { path: path.to_owned() });
+    }
     Ok(pem)
 }
 
@@ -215,6 +237,20 @@ mod tests {
     }
 
     #[test]
+    fn an_encrypted_key_is_refused_with_the_cure() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [
+            ("new", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMII="),
+            ("old", "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n"),
+        ] {
+            let path = folder.path().join(name);
+            write_private(&path, text.as_bytes()).unwrap();
+            let error = read_private_pem(&path).unwrap_err().to_string();
+            assert!(error.contains("is encrypted") && error.contains("openssl pkey"), "{error}");
+        }
+    }
+
+    #[test]
     fn what_is_no_key_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         for (number, text) in
@@ -224,6 +260,10 @@ mod tests {
             write_private(&path, text.as_bytes()).unwrap();
             assert!(matches!(read_key(&path), Err(SecretFileError::NoKey { .. })), "{text:?}");
         }
+        let public = folder.path().join("public");
+        fs::write(&public, "no key, and anybody may read it").unwrap();
+        fs::set_permissions(&public, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(read_key(&public), Err(SecretFileError::NoKey { .. })));
         let path = folder.path().join("good");
         write_private(&path, "0a".repeat(32).as_bytes()).unwrap();
         assert_eq!(read_key(&path).unwrap().expose(), &[10; 32]);

@@ -44,7 +44,7 @@ pub mod store;
 mod stores;
 pub mod web;
 
-pub use limits::{ByteSize, ClientLimits, ClientMemoryTooSmall, Limits};
+pub use limits::{ByteSize, ClientLimits, ClientMemoryTooSmall, Limits, thread_count};
 pub use offer::NoRoomToReload;
 pub use server::{Service, ServiceParts, TooLittleMemory};
 pub use settings::Settings;

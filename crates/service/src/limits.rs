@@ -200,10 +200,51 @@ pub struct ClientMemoryTooSmall {
     limit: ByteSize,
 }
 
+/// Threads for each core beyond which more of them only wait for each other.
+const MOST_THREADS_A_CORE: usize = 8;
+
+/// Reads a number of threads, as every verb takes it.
+///
+/// # Errors
+/// When it is none, is 0, or more than this machine can use.
+pub fn thread_count(text: &str) -> Result<NonZeroUsize, String> {
+    let count: usize =
+        text.parse().map_err(|_| format!("expected a whole number from 1 on, came {text:?}"))?;
+    let count = NonZeroUsize::new(count).ok_or("expected at least 1, came 0")?;
+    expect_useful_threads(count).map_err(|error| error.to_string())?;
+    Ok(count)
+}
+
+/// Refuses more threads than this machine can use.
+pub(crate) fn expect_useful_threads(count: NonZeroUsize) -> Result<(), TooManyThreads> {
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let most = cores.saturating_mul(MOST_THREADS_A_CORE);
+    if count.get() > most { Err(TooManyThreads { came: count.get(), most, cores }) } else { Ok(()) }
+}
+
+/// More threads than a machine can use.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "expected at most {most} threads, {MOST_THREADS_A_CORE} for each of {cores} cores, came {came}; more of them are no faster"
+)]
+pub struct TooManyThreads {
+    came: usize,
+    most: usize,
+    cores: usize,
+}
+
 /// A number of bytes as people write it: `500M`, `4G`, `1000000`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "SizeText")]
 pub struct ByteSize(pub u64);
+
+impl ByteSize {
+    /// The least that a flag can say to allow so many.
+    pub fn as_flag(self) -> String {
+        let (unit, bits) = if self.0 > 1 << 20 { ("M", 20) } else { ("K", 10) };
+        format!("{}{unit}", self.0.div_ceil(1 << bits))
+    }
+}
 
 #[derive(Deserialize)]
 #[serde(untagged)]
@@ -238,7 +279,9 @@ impl FromStr for ByteSize {
 impl fmt::Display for ByteSize {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
-            0..1_000_000 => write!(formatter, "{:.1} KB", self.0 as f64 / 1e3),
+            1 => formatter.write_str("1 byte"),
+            0..1_000 => write!(formatter, "{} bytes", self.0),
+            1_000..1_000_000 => write!(formatter, "{:.1} KB", self.0 as f64 / 1e3),
             1_000_000..1_000_000_000 => write!(formatter, "{:.1} MB", self.0 as f64 / 1e6),
             _ => write!(formatter, "{:.2} GB", self.0 as f64 / 1e9),
         }
@@ -257,6 +300,26 @@ mod tests {
         for bad in ["", "G", "1.5G", "-1", "4 G", "99999999999T"] {
             assert!(bad.parse::<ByteSize>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn sizes_are_shown_in_units_that_keep_them_above_zero() {
+        let shown = [1, 77, 999, 1_000, 52_428_800, 4 << 30].map(|bytes| ByteSize(bytes).to_string());
+        let flags =
+            [0, 1, 1024, 1025, 1 << 20, (1 << 20) + 1, 4 << 30].map(|bytes| ByteSize(bytes).as_flag());
+        assert_eq!(flags, ["0K", "1K", "1K", "2K", "1024K", "2M", "4096M"]);
+        assert_eq!(shown, ["1 byte", "77 bytes", "999 bytes", "1.0 KB", "52.4 MB", "4.29 GB"]);
+    }
+
+    #[test]
+    fn threads_are_at_least_one_and_no_more_than_a_machine_can_use() {
+        assert_eq!(thread_count("1").unwrap().get(), 1);
+        assert_eq!(thread_count("0").unwrap_err(), "expected at least 1, came 0");
+        assert!(thread_count("two").unwrap_err().contains("came \"two\""));
+        let cores = std::thread::available_parallelism().unwrap().get();
+        assert_eq!(thread_count(&(8 * cores).to_string()).unwrap().get(), 8 * cores);
+        let error = thread_count(&(8 * cores + 1).to_string()).unwrap_err();
+        assert!(error.contains(&format!("at most {} threads", 8 * cores)), "{error}");
     }
 
     /// The largest turn is one model's, the most that is kept another's.
@@ -295,7 +358,7 @@ mod tests {
             .client_share(400, ImageMemory { turn: 7, kept: 2, stored: 1 })
             .unwrap_err()
             .to_string();
-        assert!(error.contains("needs 0.0 KB") && error.contains("--client-memory"), "{error}");
+        assert!(error.contains("needs 10 bytes") && error.contains("--client-memory"), "{error}");
         let all = with(8, ClientLimits::NONE);
         assert_eq!((all.client_places(), share(&all, 1, 1).memory), (8, 400));
     }

@@ -26,7 +26,7 @@ use sealed::secret_file::{SecretFileError, failing, read_private_pem};
 use serde::Deserialize;
 
 use crate::identity;
-use crate::limits::{ByteSize, ClientLimits, ClientMemory, ClientPlaces, Limits};
+use crate::limits::{ByteSize, ClientLimits, ClientMemory, ClientPlaces, Limits, expect_useful_threads};
 use crate::machine_memory;
 use crate::proxy::ProxyNetwork;
 use crate::store::{StoreJoin, StoreLocation, StoreOptions};
@@ -106,7 +106,7 @@ pub struct Settings {
     #[cfg_attr(feature = "clap", arg(long, value_name = "SECONDS"))]
     pub grace: Option<u64>,
     /// Threads for each running inference [default: 1].
-    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT"))]
+    #[cfg_attr(feature = "clap", arg(long, value_name = "COUNT", value_parser = crate::limits::thread_count))]
     pub threads: Option<NonZeroUsize>,
     /// Where prepared inferences are kept: a file, a postgres:// address, or none [default: a file in the state folder].
     #[cfg_attr(feature = "clap", arg(long, value_name = "PLACE"))]
@@ -237,10 +237,10 @@ impl Settings {
                 "nobody could store any; `store = \"none\"` keeps none",
             ),
         ];
-        match zeros.into_iter().find(|(_, is_zero, _)| *is_zero) {
-            Some((name, _, why)) => Err(SettingsError::Zero { name, why }),
-            None => Ok(()),
+        if let Some((name, _, why)) = zeros.into_iter().find(|(_, is_zero, _)| *is_zero) {
+            return Err(SettingsError::Zero { name, why });
         }
+        Ok(self.threads.map_or(Ok(()), expect_useful_threads)?)
     }
 
     /// These, and those of a file where these say nothing.
@@ -548,6 +548,9 @@ mod tests {
         }
         let settings: Settings = toml::from_str("weight-memory = 0\ngrace = 0").unwrap();
         settings.check().unwrap();
+        let settings: Settings = toml::from_str("threads = 1000000").unwrap();
+        let error = settings.check().unwrap_err().to_string();
+        assert!(error.starts_with("threads: expected at most"), "{error}");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Results go to `out` (also as `--json`), progress and logs to stderr.
 
 mod bench;
+mod budget;
 mod classify;
 mod completions;
 mod data;
@@ -18,6 +19,7 @@ mod load;
 mod man;
 mod model;
 mod optimize;
+mod output;
 mod pareto;
 mod prepare;
 mod prepared;
@@ -44,6 +46,7 @@ mod web;
 mod zoo;
 
 use std::io::Write;
+use std::num::NonZeroUsize;
 
 use clap::{Parser, Subcommand};
 
@@ -153,7 +156,12 @@ fn at_least_one(text: &str) -> Result<u64, String> {
     text.parse()
         .ok()
         .filter(|number| *number > 0)
-        .ok_or_else(|| "expected a whole number from 1 on".to_owned())
+        .ok_or_else(|| format!("expected a whole number from 1 on, came {text:?}"))
+}
+
+/// A number of threads, refused as everywhere.
+fn threads(text: &str) -> Result<usize, String> {
+    service::thread_count(text).map(NonZeroUsize::get)
 }
 
 /// Writes a value as JSON, one object, ended by a line break.

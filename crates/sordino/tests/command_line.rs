@@ -66,6 +66,18 @@ fn culling_or_thinning_drops_the_stem_unless_told_otherwise() {
 }
 
 #[test]
+fn relus_are_kept_by_count_or_part() {
+    for (kept, relus) in [("50000", 50_000), ("50K", 50_000), ("50,000", 50_000), ("25%", 139_264), ("0", 0)]
+    {
+        assert_eq!(json(&["inspect", "resnet18", "--relus", kept, "--json"])["relus"], relus, "{kept}");
+    }
+    assert!(refusal(&["inspect", "resnet18", "--relus", "half"]).contains("is no budget"));
+    assert!(
+        stdout(&["design", "sphynx", "--budget", "50,000"]).contains("up to 3% more or less than 50,000")
+    );
+}
+
+#[test]
 fn input_size_and_classes_can_be_chosen() {
     let report = json(&["inspect", "resnet18", "--input", "64", "--classes", "200", "--json"]);
     assert_eq!(report["relus"], 2_228_224);

@@ -122,7 +122,7 @@ fn refusals_name_the_reason_and_leave_nothing_behind() {
     let cases: [(&[&str], &str); 4] = [
         (&["--model", "7k"], "no model called \"7k\""),
         (&["--model", damaged], "end too early"),
-        (&["missing.png"], "no file and no folder"),
+        (&["missing.png"], "missing.png does not exist"),
         (&["-n", "0"], "invalid value"),
     ];
     for (arguments, expected) in cases {

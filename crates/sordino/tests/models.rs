@@ -61,6 +61,10 @@ fn a_frozen_model_can_be_inspected_and_verified() {
     assert_eq!(inspected["relus"], frozen["relus"]);
     assert_eq!(inspected["relus"], json(&small("inspect"), &["--cull", "1", "--thin", "2"])["relus"]);
     assert_eq!(inspected["private"], Value::Null);
+    for key in ["digest", "mean", "deviation"] {
+        assert_eq!(inspected[key], frozen[key], "{key}");
+    }
+    assert_eq!(inspected["class_names"], json!([]));
     assert!(stdout(&["inspect", file.path()], &[]).contains("total"));
 
     let verified = json(&["verify", file.path()], &["-n", "3"]);
@@ -122,16 +126,16 @@ fn safetensors(seed: u64) -> Vec<u8> {
 fn weights_come_from_a_file() {
     let (model, weights) = (ScratchFile::new("trained.sordino"), ScratchFile::new("w.safetensors"));
     std::fs::write(&weights.0, safetensors(3)).unwrap();
-    let flags = ["-o", model.path(), "--weights", weights.path()];
+    let flags = ["-o", model.path(), "--force", "--weights", weights.path()];
     let pixels = ["--mean", "0.4914,0.4822,0.4465", "--deviation", "0.2470,0.2435,0.2616"];
     let from_file = json(&small("freeze"), &[&flags[..], &pixels].concat());
-    let random = json(&small("freeze"), &["-o", model.path(), "--seed", "3"]);
+    let random = json(&small("freeze"), &["-o", model.path(), "--force", "--seed", "3"]);
     assert_eq!(from_file["weights"]["from"], "file");
     assert_eq!(from_file["digest"], random["digest"]);
     let text = stdout(&small("freeze"), &[&flags[..], &pixels].concat());
     assert!(!text.contains("random weights") && text.contains("calibrated on random images"), "{text}");
     assert!(text.contains("mean 0.4914, 0.4822, 0.4465 and deviation 0.247, 0.2435, 0.2616"), "{text}");
-    let other = ["freeze", "resnet10:m=8", "-o", model.path(), "--weights", weights.path()];
+    let other = ["freeze", "resnet10:m=8", "-o", model.path(), "--force", "--weights", weights.path()];
     assert!(refusal(&other).contains("stem.conv1"));
     // Whoever does not say what training did to pixels hears what is taken for it.
     let notes = String::from_utf8(sordino(&[&small("freeze")[..], &flags].concat()).stderr).unwrap();
@@ -179,7 +183,7 @@ fn a_users_images_calibrate_and_verify() {
     assert_eq!(calibrated["calibration"], json!({"from": "folder", "path": pictures.path()}));
     assert_eq!(calibrated["overflow_count"], 0);
     assert!(calibrated["least_room"].as_f64().unwrap() >= 1.0, "{calibrated}");
-    let random = json(&small("freeze"), &["-o", file.path()]);
+    let random = json(&small("freeze"), &["-o", file.path(), "--force"]);
     assert_eq!(random["calibration"], json!({"from": "random"}));
 
     let verified = json(&["verify", file.path()], &["--images", pictures.path()]);
@@ -201,7 +205,7 @@ fn normalization_and_class_names_become_part_of_the_model() {
     let pictures = Pictures::new("names", 0);
     let (names, file) = (pictures.0.join("names.txt"), ScratchFile::new("names.sordino"));
     let names = names.to_str().unwrap();
-    let freeze = ["freeze", "resnet10:m=4", "--input", "16", "-o", file.path()];
+    let freeze = ["freeze", "resnet10:m=4", "--input", "16", "-o", file.path(), "--force"];
     let flags = ["--class-names", names, "--mean", "0.5,0.25,0", "--deviation", "1,0.5,2"];
     let report = json(&freeze, &flags);
     assert_eq!(report["class_names"], true);
@@ -210,6 +214,12 @@ fn normalization_and_class_names_become_part_of_the_model() {
     assert_eq!((model.outline().classes, model.outline().class_name(3)), (10, Some("thing 3")));
     assert_eq!(model.outline().image.mean, [0.5, 0.25, 0.0]);
     assert_eq!(model.outline().image.deviation, [1.0, 0.5, 2.0]);
+    assert_eq!(json(&["inspect", file.path()], &[])["class_names"][9], "thing 9");
+    let text = stdout(&["inspect", file.path()], &[]);
+    let digest = report["digest"].as_str().unwrap();
+    for part in [digest, "mean 0.5, 0.25, 0 and", "classes: thing 0, thing 1, ", "and 5 more"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
     let blank = pictures.0.join("blank.txt");
     std::fs::write(&blank, "a\n\nc\n").unwrap();
     let escapes = pictures.0.join("escapes.txt");
@@ -235,7 +245,8 @@ fn normalization_and_class_names_become_part_of_the_model() {
 fn the_same_seed_gives_the_same_model() {
     let file = ScratchFile::new("seeded.sordino");
     let digest = |seed: &str| {
-        json(&small("freeze"), &["-o", file.path(), "--relus", "500", "--seed", seed])["digest"].clone()
+        json(&small("freeze"), &["-o", file.path(), "--force", "--relus", "500", "--seed", seed])["digest"]
+            .clone()
     };
     let first = digest("1");
     assert_eq!(first, digest("1"));
@@ -287,11 +298,23 @@ fn planned_time_follows_the_link() {
     assert!((times["online_s"].as_f64().unwrap() - expected).abs() < 1e-6);
     assert_eq!(private(&[])["least_times"].as_array().unwrap().len(), 2);
     let text = stdout(&small("inspect"), &["--private"]);
-    for part in
-        ["random weights", "least on", "transformed weights", "after merging", "masks uniform modulo q"]
-    {
+    for part in [
+        "random weights",
+        "least on lan",
+        "predicted on wan",
+        "lan: 10000 Mb/s, 0.2 ms round trip",
+        "transformed weights",
+        "after merging",
+        "masks uniform modulo q",
+        "MB of memory per prepared inference",
+        "MB of the client's disk",
+    ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+    // Nothing is said of the time of a phase that neither the link nor computing takes.
+    let text = stdout(&small("inspect"), &["--private", "--link", "loopback"]);
+    let set_up = text.lines().find(|line| line.starts_with("set-up")).unwrap();
+    assert!(set_up.ends_with('-') && !text.contains(" 0.0 ms"), "{text}");
 }
 
 #[test]
@@ -329,7 +352,7 @@ fn a_frozen_model_is_frozen_anew_with_narrower_rings_and_the_same_weights() {
 fn a_wider_margin_holds_larger_values() {
     let file = ScratchFile::new("margin.sordino");
     let room = |margin: &[&str]| {
-        let report = json(&small("freeze"), &[&["-o", file.path()], margin].concat());
+        let report = json(&small("freeze"), &[&["-o", file.path(), "--force"], margin].concat());
         (report["margin"].as_f64().unwrap(), report["least_room"].as_f64().unwrap())
     };
     let (usual, wide) = (room(&[]), room(&["--margin", "8"]));
@@ -392,6 +415,26 @@ fn models_and_networks_are_told_apart() {
         let message = refusal(&arguments);
         assert!(message.contains(part), "{arguments:?}: {message}");
     }
+}
+
+#[test]
+fn freezing_replaces_no_file_unasked_and_its_own_input_never() {
+    let scratch = ScratchFolder::new("replaced");
+    let (old, other) = (scratch.at("old.sordino"), scratch.at("other.sordino"));
+    stdout(&small("freeze"), &["-o", &old]);
+    let bytes = std::fs::read(&old).unwrap();
+    let message = refusal(&[&small("freeze")[..], &["-o", &old, "--seed", "2"]].concat());
+    assert!(message.contains("old.sordino exists") && message.contains("--force"), "{message}");
+    std::os::unix::fs::symlink("old.sordino", &other).unwrap();
+    let photographs = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/photographs");
+    let narrow = ["--activation-bits", "4", "--calibrate", photographs, "--force"];
+    for output in [&old, &other] {
+        let message = refusal(&[&["freeze", &old, "-o", output], &narrow[..]].concat());
+        assert!(message.contains("is what is read"), "{message}");
+    }
+    assert_eq!(std::fs::read(&old).unwrap(), bytes);
+    stdout(&small("freeze"), &["-o", &old, "--seed", "2", "--force"]);
+    assert_ne!(std::fs::read(&old).unwrap(), bytes);
 }
 
 #[test]

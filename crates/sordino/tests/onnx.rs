@@ -158,7 +158,7 @@ fn flags_that_do_not_fit_are_refused_with_what_to_do() {
         both.contains("note: pixels are normalized with the usual mean and deviation of CIFAR"),
         "{both}"
     );
-    let one = notes(&["freeze", &model, "-o", &frozen, "--mean", "0.5,0.5,0.5"]);
+    let one = notes(&["freeze", &model, "-o", &frozen, "--force", "--mean", "0.5,0.5,0.5"]);
     assert!(one.contains("the usual deviation of CIFAR") && one.contains("(--mean, --deviation)"), "{one}");
     assert!(
         refusal(&["serve", &model, "--state", &trial.path("state")]).contains("`sordino freeze` makes one")

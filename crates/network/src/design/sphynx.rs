@@ -13,7 +13,7 @@ const SMALLEST: u64 = 5;
 const MAX_CHANNELS: u64 = 1000;
 const MAX_DEPTH: u64 = 500;
 /// How far a count may lie from the budget to be listed.
-const TOLERANCE: f64 = 0.03;
+pub const SPHYNX_TOLERANCE: f64 = 0.03;
 /// How many choices are worth looking at.
 const MAX_CHOICES: usize = 12;
 /// How much of what a budget allows a rounder network may leave: so much that it has no other shape than the paper's. Ten
@@ -81,7 +81,7 @@ impl Question {
         };
         let mut choices: Vec<_> = (SMALLEST..=MAX_CHANNELS)
             .filter_map(nearest)
-            .filter(|choice| choice.deviation.abs() <= TOLERANCE)
+            .filter(|choice| choice.deviation.abs() <= SPHYNX_TOLERANCE)
             .collect();
         choices.sort_by(|a, b| a.deviation.abs().total_cmp(&b.deviation.abs()));
         choices.into_iter().filter(|choice| self.has_network(choice)).take(MAX_CHOICES).collect()

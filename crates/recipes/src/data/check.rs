@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
-use network::text::with_causes;
+use network::text::{counted, with_causes};
 
-use super::{DataError, DataKind, DataPair, DataRequest, Dataset, cifar, folder, open, packed};
+use super::{DataError, DataKind, DataPair, DataRequest, Dataset, FoundSet, find, folder, open, packed};
+
+/// How many unusable images are named.
+const NAMED: usize = 10;
 
 /// What was found in a folder.
 #[derive(Debug)]
@@ -36,63 +39,63 @@ impl Survey {
 /// Looks at a folder, reads all of it, and says what it found; images are resized to `side` where they have no fixed
 /// size.
 pub fn survey(directory: &Path, side: Option<usize>) -> Survey {
-    let Some((kind, form)) = detect(directory) else {
-        let mut findings = vec![Finding::Wrong(nothing(directory))];
-        let known = [DataKind::Cifar10, DataKind::Cifar100, DataKind::TinyImageNet, DataKind::Folder];
-        findings
-            .extend(known.map(|kind| Finding::Odd(format!("{} comes from {}", kind.name(), kind.origin()))));
-        return Survey { kind: None, findings };
+    let found = match find(directory) {
+        Ok(found) => found,
+        Err(error) => return Survey { kind: None, findings: not_found(&error) },
     };
-    let mut findings = vec![Finding::Good(format!("{}, {form}", kind.name()))];
+    let kind = found.kind;
+    let mut findings = vec![Finding::Good(found.to_string())];
     match open(&DataRequest { side, ..DataRequest::new(kind) }, Some(directory)) {
         Ok(pair) => describe(kind, &pair, &mut findings),
         Err(error) => {
-            findings.push(Finding::Wrong(with_causes(&error)));
-            findings.push(Finding::Odd(format!("the official release comes from {}", kind.origin())));
+            findings.extend(faults(&found, &error));
+            findings.push(Finding::Odd(kind.source()));
         }
     }
     Survey { kind: Some(kind), findings }
 }
 
-fn nothing(directory: &Path) -> String {
-    if !directory.exists() {
-        return format!("{} does not exist", directory.display());
+/// What is there instead of one set, and where sets come from.
+fn not_found(error: &DataError) -> Vec<Finding> {
+    if let DataError::Several { found, .. } = error {
+        let sets = found.iter().map(|set| Finding::Odd(set.to_string()));
+        let several = Finding::Wrong(format!("{} sets; name the folder of one", found.len()));
+        return [several].into_iter().chain(sets).collect();
     }
-    if !directory.is_dir() {
-        return format!("{} is no folder; unpack the archive and name the folder", directory.display());
-    }
-    format!("{} holds neither CIFAR, nor Tiny ImageNet, nor class folders with images", directory.display())
+    let known = [DataKind::Cifar10, DataKind::Cifar100, DataKind::TinyImageNet, DataKind::Folder];
+    let sources = known.map(|kind| Finding::Odd(format!("{}: {}", kind.name(), kind.source())));
+    [Finding::Wrong(with_causes(error))].into_iter().chain(sources).collect()
 }
 
-/// The set that a folder seems to hold, and its form.
-fn detect(directory: &Path) -> Option<(DataKind, &'static str)> {
-    for kind in [DataKind::Cifar10, DataKind::Cifar100] {
-        if let Some(form) = cifar::is_there(kind, directory) {
-            return Some((kind, form));
-        }
+/// Why a set cannot be used. Where an image cannot, all others are tried, too.
+fn faults(found: &FoundSet, error: &DataError) -> Vec<Finding> {
+    if !matches!(error, DataError::Image { .. }) || found.form == packed::FORM {
+        return vec![Finding::Wrong(with_causes(error))];
     }
-    if let Some(kind) = packed::kind_in(directory) {
-        return Some((kind, "packed"));
-    }
-    if folder::find_tiny_imagenet(directory).is_some() {
-        return Some((DataKind::TinyImageNet, "as released"));
-    }
-    match folder::find_parts(directory) {
-        Ok((_, _, Some(_))) => Some((DataKind::Folder, "training and test images in class folders")),
-        Ok((_, _, None)) => Some((DataKind::Folder, "class folders; a tenth of each class is the test set")),
-        Err(DataError::UnknownClass { .. }) => {
-            Some((DataKind::Folder, "training and test images in class folders"))
-        }
-        Err(_) => None,
-    }
+    let listing = match found.kind {
+        DataKind::TinyImageNet => folder::list_tiny_imagenet(&found.folder),
+        _ => folder::list_folder(&found.folder),
+    };
+    let Ok(listing) = listing else { return vec![Finding::Wrong(with_causes(error))] };
+    let files = [listing.training, listing.test].concat();
+    let bad = folder::unusable(&files);
+    let mut findings = vec![Finding::Wrong(format!(
+        "{} of {} cannot be used",
+        bad.len(),
+        counted(files.len() as u64, "image")
+    ))];
+    findings.extend(bad.iter().take(NAMED).map(|(_, error)| Finding::Wrong(with_causes(error))));
+    findings
 }
 
 fn describe(kind: DataKind, pair: &DataPair, findings: &mut Vec<Finding>) {
     let Dataset { shape, classes, .. } = &pair.training;
     let (training, test) = (pair.training.len(), pair.test.len());
     findings.push(Finding::Good(format!(
-        "{training} training and {test} test images of {shape} in {} classes",
-        classes.len()
+        "{} and {} of {shape} in {}",
+        counted(training as u64, "training image"),
+        counted(test as u64, "test image"),
+        class_count(classes.len())
     )));
     let official = match kind {
         DataKind::Cifar10 | DataKind::Cifar100 => Some((50_000, 10_000)),
@@ -130,7 +133,8 @@ fn unevenness(name: &str, set: &Dataset) -> Vec<Finding> {
         .collect();
     if !empty.is_empty() {
         let names = empty.iter().take(5).copied().collect::<Vec<_>>().join(", ");
-        let text = format!("{} classes have no {name} image, such as {names}", empty.len());
+        let have = if empty.len() == 1 { "has" } else { "have" };
+        let text = format!("{} {have} no {name} image, such as {names}", class_count(empty.len()));
         return vec![if set.is_empty() || name == "training" {
             Finding::Wrong(text)
         } else {
@@ -138,9 +142,17 @@ fn unevenness(name: &str, set: &Dataset) -> Vec<Finding> {
         }];
     }
     match least == most {
-        true => vec![Finding::Good(format!("{least} {name} images in every class"))],
+        true => {
+            let images = counted(least as u64, &format!("{name} image"));
+            vec![Finding::Good(format!("{images} in every class"))]
+        }
         false => vec![Finding::Odd(format!("from {least} to {most} {name} images in a class"))],
     }
+}
+
+/// `1 class`, `200 classes`.
+fn class_count(count: usize) -> String {
+    if count == 1 { "1 class".to_owned() } else { format!("{count} classes") }
 }
 
 #[cfg(test)]
@@ -167,6 +179,25 @@ mod tests {
         assert_eq!(survey.kind, Some(DataKind::Cifar100));
         assert!(!survey.is_usable());
         assert!(format!("{:?}", survey.findings).contains("official release has 50000"));
+    }
+
+    #[test]
+    fn all_files_that_are_no_images_are_counted_and_the_first_are_named() {
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(scratch.path().join("a")).unwrap();
+        for number in 0..12 {
+            image::RgbImage::new(4, 4).save(scratch.path().join(format!("a/{number:02}.png"))).unwrap();
+            std::fs::write(scratch.path().join(format!("a/{number:02}.jpg")), "text").unwrap();
+        }
+        let survey = survey(scratch.path(), Some(4));
+        assert!(!survey.is_usable());
+        assert!(
+            survey.findings.contains(&Finding::Wrong("12 of 24 images cannot be used".into())),
+            "{survey:?}"
+        );
+        let text = format!("{survey:?}");
+        assert_eq!(text.matches("is no usable image").count(), NAMED, "{text}");
+        assert!(text.contains("expected your own images") && !text.contains("official"), "{text}");
     }
 
     #[test]

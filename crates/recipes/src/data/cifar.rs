@@ -92,12 +92,14 @@ fn find(kind: DataKind, directory: &Path) -> Option<(PathBuf, Layout)> {
     })
 }
 
-/// Whether a release seems to be at or right below a folder, and in which form.
-pub(super) fn is_there(kind: DataKind, directory: &Path) -> Option<&'static str> {
-    find(kind, directory).map(|(_, layout)| match layout.form {
+/// The folder of a release that seems to be at or right below a folder, and its form.
+pub(super) fn is_there(kind: DataKind, directory: &Path) -> Option<(PathBuf, &'static str)> {
+    let (place, layout) = find(kind, directory)?;
+    let form = match layout.form {
         Form::Binary { .. } => "binary release",
         Form::Python { .. } => "python release",
-    })
+    };
+    Some((place, form))
 }
 
 /// Opens a release.

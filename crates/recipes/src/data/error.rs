@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::DataKind;
+use super::{DataKind, FoundSet};
 use crate::file::FileError;
 
 /// A set of images that cannot be used.
@@ -12,7 +12,7 @@ pub enum DataError {
     #[error(transparent)]
     File(#[from] FileError),
     /// Nobody said where it is.
-    #[error("{} is read from a folder; say which with --data DIR (official release: {})", kind.name(), kind.origin())]
+    #[error("{} is read from a folder; say which with --data DIR; {}", kind.name(), kind.source())]
     NoDirectory {
         /// The set.
         kind: DataKind,
@@ -73,7 +73,28 @@ pub enum DataError {
         /// The file.
         path: PathBuf,
         /// Why.
-        source: image::ImageError,
+        source: BadImage,
+    },
+    /// Some of the images to pack cannot be used.
+    #[error(
+        "{count} of {all} images cannot be used; --skip-bad leaves such out:\n  {}",
+        bad.join("\n  ")
+    )]
+    BadImages {
+        /// How many.
+        count: usize,
+        /// How many there are.
+        all: usize,
+        /// The first of them, each with its reason.
+        bad: Vec<String>,
+    },
+    /// All of the images to pack cannot be used.
+    #[error("none of {all} images can be used:\n  {}", bad.join("\n  "))]
+    NoGoodImage {
+        /// How many there are.
+        all: usize,
+        /// The first of them, each with its reason.
+        bad: Vec<String>,
     },
     /// A line of a list that cannot be understood.
     #[error("{}, line {line}: {reason}", path.display())]
@@ -94,10 +115,53 @@ pub enum DataError {
         reason: String,
     },
     /// A set that is no folder of image files.
-    #[error("{} has few files already; Tiny ImageNet and folders of images can be packed", kind.name())]
+    #[error("{set}, has few files already; Tiny ImageNet and folders of images can be packed")]
     NothingToPack {
         /// The set.
-        kind: DataKind,
+        set: FoundSet,
+    },
+    /// Packed there is another set.
+    #[error("{} holds a packed set; name another folder, or replace it with --force", directory.display())]
+    AlreadyPacked {
+        /// Where.
+        directory: PathBuf,
+    },
+    /// What is packed lies where the result was to go.
+    #[error("{} is what is read; name another folder for the packed set", directory.display())]
+    IntoItself {
+        /// Where.
+        directory: PathBuf,
+    },
+    /// Nothing there.
+    #[error("{} does not exist", directory.display())]
+    Missing {
+        /// What was named.
+        directory: PathBuf,
+    },
+    /// Something else than a folder.
+    #[error("{} is no folder; unpack the archive and name the folder", directory.display())]
+    NoFolder {
+        /// What was named.
+        directory: PathBuf,
+    },
+    /// No set that is known.
+    #[error("{} holds neither CIFAR, nor Tiny ImageNet, nor class folders with images", directory.display())]
+    Unknown {
+        /// The folder.
+        directory: PathBuf,
+    },
+    /// More than one set.
+    #[error(
+        "{} holds {} sets, name the folder of one:\n  {}",
+        directory.display(),
+        found.len(),
+        found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  ")
+    )]
+    Several {
+        /// The folder.
+        directory: PathBuf,
+        /// What it holds.
+        found: Vec<FoundSet>,
     },
     /// No class folders with images.
     #[error(
@@ -136,4 +200,15 @@ pub enum DataError {
         /// What is allowed.
         limit: u64,
     },
+}
+
+/// Why an image file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BadImage {
+    /// A JPEG without its end.
+    #[error("the JPEG ends before its picture does; copy it again")]
+    Cut,
+    /// Another kind of file, or a damaged one.
+    #[error(transparent)]
+    Decode(#[from] image::ImageError),
 }

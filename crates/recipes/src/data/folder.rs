@@ -9,21 +9,23 @@
 //! An image of another size loses what its longer side has too much on both ends and is resized.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, Seek};
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use image::imageops::FilterType;
-use image::{DynamicImage, ImageError, ImageReader};
+use image::{DynamicImage, ImageReader};
 
 use super::split::{HELD_OUT_SEED, held_out_split};
-use super::{DataError, DataKind, DataPair, Dataset, color_set};
-use crate::file::{FileError, read_text};
+use super::{BadImage, DataError, DataKind, DataPair, Dataset, color_set};
+use crate::file::{FileError, read_bytes, read_text};
 
 /// The most bytes of one set; it is held in memory.
 const MAX_SET_BYTES: u64 = 64 << 30;
 /// The longest list of names or annotations.
 const MAX_LIST_BYTES: u64 = 64 << 20;
-const EXTENSIONS: [&str; 8] = ["png", "jpg", "jpeg", "webp", "gif", "bmp", "tif", "tiff"];
+/// The longest image file.
+const MAX_IMAGE_BYTES: u64 = 64 << 20;
+const EXTENSIONS: [&str; 9] = ["png", "jpg", "jpeg", "jfif", "webp", "gif", "bmp", "tif", "tiff"];
 const TINY_IMAGENET_FOLDER: &str = "tiny-imagenet-200";
 const TEST_FOLDERS: [&str; 3] = ["val", "test", "validation"];
 
@@ -150,14 +152,6 @@ pub(super) fn find_tiny_imagenet(directory: &Path) -> Option<PathBuf> {
         .find(|place| place.join("val/val_annotations.txt").is_file() && place.join("train").is_dir())
 }
 
-/// Tiny ImageNet where its files are there, class folders elsewhere; nothing is read.
-pub fn kind_in_folders(directory: &Path) -> DataKind {
-    match find_tiny_imagenet(directory) {
-        Some(_) => DataKind::TinyImageNet,
-        None => DataKind::Folder,
-    }
-}
-
 /// Finds the images of Tiny ImageNet; its validation images are the test set, since the test images have no public classes.
 pub(super) fn list_tiny_imagenet(directory: &Path) -> Result<Listing, DataError> {
     let kind = DataKind::TinyImageNet;
@@ -212,11 +206,38 @@ fn load_files(set: Dataset, files: &[Labeled]) -> Result<Dataset, DataError> {
     let labels = files.iter().map(|(_, label)| *label).collect();
     load(set, labels, |index, side, place| {
         let path = &files[index].0;
-        let unreadable = FileError::on("read", path);
-        let reader =
-            ImageReader::open(path).and_then(ImageReader::with_guessed_format).map_err(unreadable)?;
-        decode(reader, side, place).map_err(|source| DataError::Image { path: path.clone(), source })
+        let bytes = read_bytes(path, MAX_IMAGE_BYTES)?;
+        decode(&bytes, side, place).map_err(|source| DataError::Image { path: path.clone(), source })
     })
+}
+
+/// Those files that are no usable images, by their numbers, with the reason; decoded several at a time.
+pub(super) fn unusable(files: &[Labeled]) -> Vec<(usize, DataError)> {
+    let chunk = files.len().div_ceil(cores()).max(1);
+    let try_file = |path: &Path| {
+        let bytes = read_bytes(path, MAX_IMAGE_BYTES)?;
+        pixels(&bytes).map_err(|source| DataError::Image { path: path.into(), source })
+    };
+    std::thread::scope(|scope| {
+        let parts = files.chunks(chunk).enumerate();
+        let workers: Vec<_> = parts
+            .map(|(part, files)| {
+                scope.spawn(move || {
+                    let tried = files.iter().enumerate();
+                    let bad = |(index, (path, _)): (usize, &Labeled)| {
+                        try_file(path).err().map(|error| (part * chunk + index, error))
+                    };
+                    tried.filter_map(bad).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        let joined = workers.into_iter().map(|worker| worker.join().expect("a decoder returns its errors"));
+        joined.flatten().collect()
+    })
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Decodes images into a set, several at a time. `decode` is given a number, the wanted side, and the place.
@@ -238,8 +259,7 @@ pub(super) fn load(
         return Err(DataError::TooMany { what: "a set's bytes", value: total, limit: MAX_SET_BYTES });
     }
     set.images = vec![0; total as usize];
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let chunk = labels.len().div_ceil(threads).max(1);
+    let chunk = labels.len().div_ceil(cores()).max(1);
     let (side, decode) = (set.shape.height, &decode);
     std::thread::scope(|scope| {
         let parts = set.images.chunks_mut(chunk * stride as usize).enumerate();
@@ -257,13 +277,9 @@ pub(super) fn load(
     Ok(set)
 }
 
-/// One image as three maps of the wanted side.
-pub(super) fn decode(
-    reader: ImageReader<impl BufRead + Seek>,
-    side: usize,
-    place: &mut [u8],
-) -> Result<(), ImageError> {
-    let image = fit(reader.decode()?, side as u32).into_rgb8();
+/// An image file's bytes as three maps of the wanted side.
+pub(super) fn decode(bytes: &[u8], side: usize, place: &mut [u8]) -> Result<(), BadImage> {
+    let image = fit(pixels(bytes)?, side as u32).into_rgb8();
     let pixels = side * side;
     for (index, color) in image.pixels().enumerate() {
         for channel in 0..3 {
@@ -271,6 +287,23 @@ pub(super) fn decode(
         }
     }
     Ok(())
+}
+
+fn pixels(bytes: &[u8]) -> Result<DynamicImage, BadImage> {
+    if is_cut_jpeg(bytes) {
+        return Err(BadImage::Cut);
+    }
+    let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format();
+    Ok(reader.map_err(image::ImageError::IoError)?.decode()?)
+}
+
+/// Whether a JPEG ends before its picture does, as clients test it: decoders fill the rest with gray. Between the last start
+/// of a scan and the end of the picture neither marker occurs.
+fn is_cut_jpeg(bytes: &[u8]) -> bool {
+    const START_OF_SCAN: [u8; 2] = [0xff, 0xda];
+    const END_OF_IMAGE: [u8; 2] = [0xff, 0xd9];
+    let last = |marker: [u8; 2]| bytes.windows(2).rposition(|pair| pair == marker);
+    bytes.starts_with(&[0xff, 0xd8]) && last(END_OF_IMAGE) < last(START_OF_SCAN)
 }
 
 /// The middle square of an image at the wanted side.
@@ -352,6 +385,16 @@ mod tests {
         std::fs::write(scratch.path().join("a/x.png"), "text").unwrap();
         assert!(refusal().contains("a/x.png is no usable image"), "{}", refusal());
         std::fs::remove_file(scratch.path().join("a/x.png")).unwrap();
+        let photograph = scratch.path().join("a/x.jpg");
+        image::RgbImage::from_fn(40, 40, |x, y| image::Rgb([(x * y) as u8, x as u8, y as u8]))
+            .save(&photograph)
+            .unwrap();
+        assert!(open(&request, Some(scratch.path())).is_ok());
+        let whole = std::fs::read(&photograph).unwrap();
+        std::fs::write(&photograph, &whole[..whole.len() - 100]).unwrap();
+        let error = network::text::with_causes(&open(&request, Some(scratch.path())).unwrap_err());
+        assert!(error.contains("ends before its picture does"), "{error}");
+        std::fs::remove_file(photograph).unwrap();
         paint(&scratch.path().join("train/a/x.png"), 2, 2, [0; 3]);
         paint(&scratch.path().join("val/b/x.png"), 2, 2, [0; 3]);
         assert!(refusal().contains("class b, which the training images do not have"), "{}", refusal());

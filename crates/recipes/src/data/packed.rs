@@ -8,22 +8,25 @@
 //! Pixels would take nine times the room of their JPEGs, and decoding 110,000 small JPEGs takes seconds. So the files stay as they
 //! are. Slices have digests, and a set whose slices are not all there says which are missing.
 
-use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-use image::ImageReader;
+use network::text::with_causes;
 use serde::{Deserialize, Serialize};
 
 use super::folder::{self, Labeled, Listing};
-use super::{DataError, DataKind, DataPair, color_set};
+use super::{DataError, DataKind, DataPair, FoundSet, color_set};
 use crate::file::{FileError, read_bytes, read_text, write_whole};
 
+/// What this form of a set is called.
+pub(super) const FORM: &str = "packed";
 const INDEX: &str = "set.json";
 const VERSION: u32 = 1;
 /// The longest index.
 const MAX_INDEX_BYTES: u64 = 1 << 30;
 /// The longest slice, and so the longest image file.
 const MAX_SLICE_BYTES: u64 = 4 << 30;
+/// How many unusable images are named.
+const NAMED: usize = 10;
 
 /// What `set.json` says.
 #[derive(Serialize, Deserialize)]
@@ -56,8 +59,12 @@ struct Slice {
 }
 
 /// What packing made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Packed {
+    /// Which set it is.
+    pub set: DataKind,
+    /// Where it came from.
+    pub source: String,
     /// Images to learn from.
     pub training: usize,
     /// Images to be tried on.
@@ -66,36 +73,112 @@ pub struct Packed {
     pub slices: usize,
     /// Bytes of all of them.
     pub bytes: u64,
+    /// Files that are no usable images and were left out: the first of them, each with its reason.
+    pub bad: Vec<String>,
+    /// How many there are of those.
+    pub left_out: usize,
+}
+
+/// How to pack.
+#[derive(Clone, Copy, Debug)]
+pub struct PackOptions {
+    /// The longest slice.
+    pub slice_bytes: u64,
+    /// Leave out files that are no usable images, instead of refusing the set.
+    pub skips_bad: bool,
+    /// Replace a packed set that is there.
+    pub replaces: bool,
 }
 
 /// Packs Tiny ImageNet or class folders into slices of at most so many bytes.
 ///
 /// # Errors
-/// When the folder does not hold such a set, an image file is longer than a slice, or something cannot be written.
-pub fn pack(kind: DataKind, directory: &Path, out: &Path, slice_bytes: u64) -> Result<Packed, DataError> {
-    let listing = match kind {
-        DataKind::TinyImageNet => folder::list_tiny_imagenet(directory)?,
-        DataKind::Folder => folder::list_folder(directory)?,
-        kind => return Err(DataError::NothingToPack { kind }),
+/// When the set cannot be packed, images of it cannot be used, another one is packed there, an image file is longer than a
+/// slice, or something cannot be written.
+pub fn pack(set: &FoundSet, out: &Path, options: PackOptions) -> Result<Packed, DataError> {
+    let FoundSet { kind, folder: directory, form } = set;
+    let mut listing = match kind {
+        DataKind::TinyImageNet if *form != FORM => folder::list_tiny_imagenet(directory)?,
+        DataKind::Folder if *form != FORM => folder::list_folder(directory)?,
+        _ => return Err(DataError::NothingToPack { set: set.clone() }),
     };
+    expect_room(directory, out, options.replaces)?;
+    let (left_out, bad) = drop_bad(&mut listing, options.skips_bad)?;
     std::fs::create_dir_all(out).map_err(FileError::on("make", out))?;
+    remove_old(out)?;
+    let slice_bytes = options.slice_bytes;
     let mut writer = Writer { out, slice_bytes, content: Vec::new(), images: 0, slices: Vec::new() };
     let training = writer.add(&listing.training)?;
     let test = writer.add(&listing.test)?;
     writer.end_slice()?;
     let slices = writer.slices;
     let packed = Packed {
+        set: *kind,
+        source: directory.display().to_string(),
+        bad,
+        left_out,
         training: training.labels.len(),
         test: test.labels.len(),
         slices: slices.len(),
         bytes: slices.iter().map(|slice| slice.bytes).sum(),
     };
     let Listing { name, classes, .. } = listing;
-    let index = Index { version: VERSION, kind, name, classes, slices, training, test };
+    let index = Index { version: VERSION, kind: *kind, name, classes, slices, training, test };
     let text = serde_json::to_string(&index).expect("an index is plain data");
     // Last, so that a folder with an index is whole.
     write_whole(&out.join(INDEX), text)?;
     Ok(packed)
+}
+
+/// Refuses to write over what is read, and over another set unless that was asked for.
+fn expect_room(directory: &Path, out: &Path, replaces: bool) -> Result<(), DataError> {
+    let place = |path: &Path| path.canonicalize().ok();
+    if place(out).is_some_and(|out| place(directory) == Some(out)) {
+        return Err(DataError::IntoItself { directory: out.into() });
+    }
+    if is_packed(out) && !replaces {
+        return Err(DataError::AlreadyPacked { directory: out.into() });
+    }
+    Ok(())
+}
+
+/// Takes what is no usable image out of a listing, or refuses it; how many that are, and the first of them.
+fn drop_bad(listing: &mut Listing, skips: bool) -> Result<(usize, Vec<String>), DataError> {
+    let parts = [&mut listing.training, &mut listing.test];
+    let all = parts.iter().map(|files| files.len()).sum();
+    let (mut count, mut bad) = (0, Vec::new());
+    for files in parts {
+        let unusable = folder::unusable(files);
+        count += unusable.len();
+        bad.extend(unusable.iter().take(NAMED - bad.len()).map(|(_, error)| with_causes(error)));
+        for (number, _) in unusable.iter().rev() {
+            files.remove(*number);
+        }
+    }
+    if count > bad.len() {
+        bad.push(format!("and {} more", count - bad.len()));
+    }
+    match count {
+        0 => Ok((0, bad)),
+        _ if count == all => Err(DataError::NoGoodImage { all, bad }),
+        _ if !skips => Err(DataError::BadImages { count, all, bad }),
+        _ => Ok((count, bad)),
+    }
+}
+
+/// Removes the set that was packed in a folder: its index first, so that half a set is none.
+fn remove_old(out: &Path) -> Result<(), DataError> {
+    if !is_packed(out) {
+        return Ok(());
+    }
+    let slices = read_index(out).map(|index| index.slices).unwrap_or_default();
+    let index = out.join(INDEX);
+    std::fs::remove_file(&index).map_err(FileError::on("remove", &index))?;
+    for slice in slices.iter().filter(|slice| !slice.file.contains(['/', '\\'])) {
+        // One that is gone already is no fault.
+        let _ = std::fs::remove_file(out.join(&slice.file));
+    }
+    Ok(())
 }
 
 struct Writer<'a> {
@@ -186,10 +269,8 @@ pub(super) fn open(directory: &Path, kind: DataKind, side: usize) -> Result<Data
         folder::load(empty.clone(), images.labels.clone(), |image, side, place| {
             let (slice, begin, length) = places[first + image];
             let bytes = &slices[slice][begin..begin + length];
-            let reader = ImageReader::new(Cursor::new(bytes)).with_guessed_format();
-            let reader = reader.map_err(FileError::on("read", directory))?;
             let path = || PathBuf::from(format!("image {} of {}", first + image, directory.display()));
-            folder::decode(reader, side, place).map_err(|source| DataError::Image { path: path(), source })
+            folder::decode(bytes, side, place).map_err(|source| DataError::Image { path: path(), source })
         })
     };
     Ok(DataPair {
@@ -257,7 +338,7 @@ impl Index {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::DataRequest;
+    use crate::data::{DataRequest, find};
 
     fn class_folders() -> tempfile::TempDir {
         let scratch = tempfile::tempdir().unwrap();
@@ -274,10 +355,14 @@ mod tests {
         scratch
     }
 
+    fn options(slice_bytes: u64) -> PackOptions {
+        PackOptions { slice_bytes, skips_bad: false, replaces: false }
+    }
+
     #[test]
     fn a_packed_set_is_the_set() {
         let (set, out) = (class_folders(), tempfile::tempdir().unwrap());
-        let packed = pack(DataKind::Folder, set.path(), out.path(), 400).unwrap();
+        let packed = pack(&find(set.path()).unwrap(), out.path(), options(400)).unwrap();
         assert_eq!((packed.training, packed.test), (10, 10));
         assert!(packed.slices > 2, "{packed:?}");
         let request = DataRequest { side: Some(4), ..DataRequest::new(DataKind::Folder) };
@@ -294,7 +379,7 @@ mod tests {
     #[test]
     fn what_is_missing_or_damaged_is_named() {
         let (set, out) = (class_folders(), tempfile::tempdir().unwrap());
-        pack(DataKind::Folder, set.path(), out.path(), 400).unwrap();
+        pack(&find(set.path()).unwrap(), out.path(), options(400)).unwrap();
         let at = |name: &str| out.path().join(name);
         let refusal = |kind| open(out.path(), kind, 4).unwrap_err().to_string();
         assert!(
@@ -325,13 +410,54 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_image_is_not_packed() {
+        let (set, out) = (class_folders(), tempfile::tempdir().unwrap());
+        std::fs::write(set.path().join("train/cat/0.png"), "text").unwrap();
+        let found = find(set.path()).unwrap();
+        let error = pack(&found, out.path(), options(400)).unwrap_err().to_string();
+        assert!(error.contains("1 of 20 images cannot be used; --skip-bad"), "{error}");
+        assert!(error.contains("0.png is no usable image"), "{error}");
+        assert!(!is_packed(out.path()));
+        let packed = pack(&found, out.path(), PackOptions { skips_bad: true, ..options(400) }).unwrap();
+        assert_eq!((packed.training, packed.test, packed.left_out, packed.bad.len()), (9, 10, 1, 1));
+        let request = DataRequest { side: Some(4), ..DataRequest::new(DataKind::Folder) };
+        assert_eq!(
+            crate::data::open(&request, Some(out.path())).unwrap().training.labels,
+            [0, 0, 0, 0, 1, 1, 1, 1, 1]
+        );
+        let bad = tempfile::tempdir().unwrap();
+        std::fs::create_dir(bad.path().join("a")).unwrap();
+        std::fs::write(bad.path().join("a/x.jpg"), "text").unwrap();
+        let skipping = PackOptions { skips_bad: true, replaces: true, ..options(400) };
+        let error = pack(&find(bad.path()).unwrap(), out.path(), skipping).unwrap_err().to_string();
+        assert!(error.contains("none of 1 images can be used"), "{error}");
+        assert!(is_packed(out.path()), "what was there stays");
+    }
+
+    #[test]
+    fn a_packed_set_is_replaced_only_where_it_may_be() {
+        let (set, out) = (class_folders(), tempfile::tempdir().unwrap());
+        let found = find(set.path()).unwrap();
+        let many = pack(&found, out.path(), options(200)).unwrap();
+        let error = pack(&found, out.path(), options(1 << 20)).unwrap_err().to_string();
+        assert!(error.contains("holds a packed set") && error.contains("--force"), "{error}");
+        let one = pack(&found, out.path(), PackOptions { replaces: true, ..options(1 << 20) }).unwrap();
+        assert!(many.slices > 2 && one.slices == 1);
+        assert_eq!(std::fs::read_dir(out.path()).unwrap().count(), 2, "no old slice is left");
+        let error = pack(&found, set.path(), options(400)).unwrap_err().to_string();
+        assert!(error.contains("is what is read"), "{error}");
+        let error = pack(&find(out.path()).unwrap(), set.path(), options(400)).unwrap_err().to_string();
+        assert!(error.contains("has few files already"), "{error}");
+    }
+
+    #[test]
     fn only_folders_of_images_are_packed() {
         let out = tempfile::tempdir().unwrap();
-        let error = pack(DataKind::Cifar100, Path::new("."), out.path(), 1 << 20).unwrap_err().to_string();
-        assert!(error.contains("CIFAR-100 has few files already"), "{error}");
+        let cifar = FoundSet { kind: DataKind::Cifar100, form: "binary release", folder: "there".into() };
+        let error = pack(&cifar, out.path(), options(1 << 20)).unwrap_err().to_string();
+        assert!(error.contains("CIFAR-100, binary release, in there, has few files already"), "{error}");
         let set = class_folders();
-        let error =
-            network::text::with_causes(&pack(DataKind::Folder, set.path(), out.path(), 10).unwrap_err());
+        let error = with_causes(&pack(&find(set.path()).unwrap(), out.path(), options(10)).unwrap_err());
         assert!(error.contains("more than 10 bytes"), "{error}");
         assert!(!is_packed(out.path()));
     }

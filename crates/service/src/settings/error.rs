@@ -6,6 +6,7 @@ use inference::connection::TlsError;
 use sealed::secret_file::SecretFileError;
 
 use crate::identity::IdentityError;
+use crate::limits::TooManyThreads;
 
 /// Why a service cannot be set up as told.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,9 @@ pub enum SettingsError {
         /// What would come of it.
         why: &'static str,
     },
+    /// More threads than this machine can use.
+    #[error("threads: {0}")]
+    Threads(#[from] TooManyThreads),
     /// An address of a database that is not spoken to.
     #[error("{place} is no store; give a file, an address that begins with postgres://, or none")]
     UnknownStore {

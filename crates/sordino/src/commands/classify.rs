@@ -25,7 +25,7 @@ use super::prepare::KeyArguments;
 use super::progress::OfflineProgress;
 use super::rates::KnownRates;
 use super::reach::ServerArguments;
-use crate::image_files::{ImageFileError, image_paths, load_image};
+use crate::image_files::{ImageFileError, NamedImages, load_image, named_images};
 use crate::report::{counted, printable};
 use client::prepared_file::PreparedFile;
 use client::{ClientError, Cost, PrivateClient, seconds_now};
@@ -41,12 +41,12 @@ const NAMED: usize = 10;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// Images (PNG, JPEG, WebP, GIF, BMP, TIFF), or folders of them.
+    /// Images (PNG, JPEG, WebP, GIF, BMP, TIFF), or folders of them; - is one image from standard input.
     #[arg(value_name = "IMAGE", required = true)]
     images: Vec<PathBuf>,
     #[command(flatten)]
     server: ServerArguments,
-    /// Use inferences from this file, made by `sordino prepare`: only the online phase is left.
+    /// Use inferences from this file, made by `sordino prepare`: the offline work is done. The file knows its model.
     #[arg(long, value_name = "FILE")]
     prepared: Option<PathBuf>,
     #[command(flatten)]
@@ -58,8 +58,8 @@ pub(super) struct Arguments {
     #[arg(long)]
     skip_bad: bool,
     /// How many of the best classes to show.
-    #[arg(long, default_value_t = 5, value_name = "COUNT")]
-    top: usize,
+    #[arg(long, default_value_t = 5, value_name = "COUNT", value_parser = super::at_least_one)]
+    top: u64,
     /// Print JSON, one object at the end.
     #[arg(long)]
     json: bool,
@@ -70,9 +70,13 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {
     process_memory::protect();
-    let paths = image_paths(&arguments.images)?;
+    let NamedImages { paths, notes } = named_images(&arguments.images)?;
+    notes.iter().for_each(|line| note(line));
     let open = |path: &PathBuf| arguments.key.open(path, arguments.server.patience());
     let mut file = arguments.prepared.as_ref().map(open).transpose()?;
+    if let (Some(path), Some(file)) = (&arguments.prepared, &file) {
+        arguments.server.expect_model_of(path, file)?;
+    }
     let mut client = arguments.server.connect_for(file.as_ref())?;
     let (images, skipped) = load(&paths, &client, arguments.skip_bad)?;
     expect_enough(file.as_ref(), images.len())?;

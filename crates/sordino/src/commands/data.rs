@@ -5,11 +5,11 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use recipes::data::{DataKind, Finding, kind_in_folders, pack, survey};
+use recipes::data::{DataKind, Finding, PackOptions, find, pack, survey};
 use serde::Serialize;
 
 use super::{Answer, write_json};
-use crate::report::grouped;
+use crate::report::{counted, path_text, printable};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -41,9 +41,15 @@ struct Check {
 struct Pack {
     /// Tiny ImageNet, or class folders with images.
     directory: PathBuf,
-    /// The folder of the packed set.
+    /// The folder of the packed set. One that holds a packed set is not touched without --force.
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
+    /// Replace the packed set that is there.
+    #[arg(long)]
+    force: bool,
+    /// Leave out files that are no usable images, and say so, with exit code 1.
+    #[arg(long)]
+    skip_bad: bool,
     /// The largest file, in MiB.
     #[arg(long, value_name = "SIZE", default_value_t = 48, value_parser = clap::value_parser!(u64).range(1..=4096))]
     slice_mib: u64,
@@ -70,21 +76,33 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
 }
 
 fn run_pack(arguments: &Pack, out: &mut dyn Write) -> anyhow::Result<Answer> {
-    let kind = kind_in_folders(&arguments.directory);
-    let packed = pack(kind, &arguments.directory, &arguments.output, arguments.slice_mib << 20)?;
+    let options = PackOptions {
+        slice_bytes: arguments.slice_mib << 20,
+        skips_bad: arguments.skip_bad,
+        replaces: arguments.force,
+    };
+    let found = find(&arguments.directory)?;
+    let packed = pack(&found, &arguments.output, options)?;
+    let answer = if packed.left_out == 0 { Answer::Yes } else { Answer::No };
     if arguments.json {
-        return write_json(out, &packed);
+        write_json(out, &packed)?;
+        return Ok(answer);
     }
+    writeln!(out, "{found}")?;
     writeln!(
         out,
-        "{}: {} training and {} test images in {} files, {:.1} MB",
-        arguments.output.display(),
-        grouped(packed.training as u64),
-        grouped(packed.test as u64),
-        packed.slices,
+        "{}: {} and {} in {}, {:.1} MB",
+        path_text(&arguments.output),
+        counted(packed.training as u64, "training image"),
+        counted(packed.test as u64, "test image"),
+        counted(packed.slices as u64, "file"),
         packed.bytes as f64 / 1e6
     )?;
-    Ok(Answer::Yes)
+    if packed.left_out > 0 {
+        writeln!(out, "{} left out:", counted(packed.left_out as u64, "file"))?;
+        packed.bad.iter().try_for_each(|line| writeln!(out, "  {}", printable(line)))?;
+    }
+    Ok(answer)
 }
 
 fn run_check(check: &Check, out: &mut dyn Write) -> anyhow::Result<Answer> {

@@ -32,7 +32,8 @@ use network::reference;
 
 use super::progress::OfflineProgress;
 use super::{Answer, write_json};
-use crate::image_files::{decode_image, image_paths, load_image};
+use crate::image_files::{decode_image, load_image, named_images};
+use crate::report::printable;
 use client::{ConnectOptions, PrivateClient};
 use report::{ImageReport, Report};
 use samples::{PHOTOGRAPHS, ShippedModel};
@@ -119,7 +120,9 @@ impl Arguments {
             let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             Ok(Sample { file, expected: None, image: load_image(path, input)? })
         };
-        image_paths(&self.images)?.iter().take(at_most).map(load).collect()
+        let images = named_images(&self.images)?;
+        images.notes.iter().for_each(|note| eprintln!("{}", printable(note)));
+        images.paths.iter().take(at_most).map(load).collect()
     }
 }
 

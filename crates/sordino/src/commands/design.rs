@@ -8,9 +8,9 @@ mod sphynx;
 use std::io::Write;
 
 use clap::{Args, Subcommand};
-use recipes::method::ReluBudget;
 
 use super::Answer;
+use super::budget::relu_count;
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
@@ -28,18 +28,6 @@ enum Method {
     Sphynx(sphynx::Arguments),
     /// Which of two layers should keep its ReLUs, by how many linear pieces are left (SNL, section 5).
     Capacity(capacity::Arguments),
-}
-
-/// Reads a number of ReLUs as `optimize` does: `51200`, `51.2K`.
-fn relu_count(text: &str) -> Result<u64, String> {
-    if let Ok(count) = text.parse() {
-        return Ok(count);
-    }
-    match text.parse::<ReluBudget>() {
-        Ok(ReluBudget::Count(count)) => Ok(count),
-        Ok(ReluBudget::FractionOfBaseline(_)) => Err("a number is wanted, such as 25600 or 25.6K".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
 }
 
 pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Answer> {

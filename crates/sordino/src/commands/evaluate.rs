@@ -30,11 +30,11 @@ pub(super) struct Arguments {
     /// The folder of the images [default: the one that the run's recipe names].
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,
-    /// What to compute on [default: cuda where there is one].
+    /// What to compute on; frozen models are computed on the processor [default: cuda where there is one].
     #[arg(long, value_enum)]
     pub(super) device: Option<DeviceChoice>,
     /// CPU threads [default: all cores].
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = super::threads)]
     pub(super) threads: Option<usize>,
     /// For a model: so many test images, evenly over all of them [default: all].
     #[arg(long, value_name = "COUNT")]
@@ -84,6 +84,9 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
 }
 
 fn evaluate_model(arguments: &Arguments, path: &Path, out: &mut dyn Write) -> anyhow::Result<Answer> {
+    if let Some(DeviceChoice::Cuda) = arguments.device {
+        bail!("frozen models are computed on integers by the processor; leave --device cuda out");
+    }
     let model = InferenceModel::load(path).with_context(|| format!("{} is not usable", path.display()))?;
     let (set, matched) = test_images(arguments, &model)?.with_classes_of(&model.outline().class_names)?;
     if matched == ClassMatch::ByOrder {

@@ -17,6 +17,7 @@ use network::inference_model::InferenceModel;
 use serde::Serialize;
 
 use super::model::{Calibration, ModelArguments, Origin, is_model_file, normalization_text};
+use super::output::{expect_apart, expect_new};
 use super::{Answer, write_json};
 use crate::report::{Table, counted, path_as_text, path_text, short};
 
@@ -24,9 +25,12 @@ use crate::report::{Table, counted, path_as_text, path_text, short};
 pub(super) struct Arguments {
     #[command(flatten)]
     model: ModelArguments,
-    /// Where to write the model; the name ends in .sordino.
+    /// Where to write the model; the name ends in .sordino. One that exists is not touched without --force.
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
+    /// Replace the output where it exists. A model is never written over itself.
+    #[arg(long)]
+    force: bool,
     #[command(flatten)]
     checkpoint: checkpoint::CheckpointArguments,
     /// Print JSON.
@@ -64,6 +68,10 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         let name = arguments.output.display();
         bail!("{name} would not be known for a model; give it a name that ends in .sordino");
     }
+    if let Some(input) = arguments.model.file() {
+        expect_apart(input, &arguments.output)?;
+    }
+    expect_new(&arguments.output, arguments.force)?;
     let report = match (arguments.model.file(), arguments.model.checkpoint()) {
         (Some(path), _) => frozen::freeze(arguments, path)?,
         (None, Some(path)) => checkpoint::freeze(arguments, path)?,

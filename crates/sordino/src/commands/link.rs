@@ -23,6 +23,12 @@ impl Link {
     /// A slow wide one: 100 Mb/s, 50 ms.
     pub(super) const WAN: Self = Self { bits_per_second: Some(100e6), round_trip: Duration::from_millis(50) };
 
+    /// The word that names it, where there is one.
+    pub(super) fn word(&self) -> Option<&'static str> {
+        let named = [("loopback", Self::LOOPBACK), ("lan", Self::LAN), ("wan", Self::WAN)];
+        named.into_iter().find(|(_, link)| link == self).map(|(word, _)| word)
+    }
+
     /// The same as a client measures it.
     pub(super) fn speed(&self) -> LinkSpeed {
         let rate = self.bits_per_second.map_or(f64::INFINITY, |rate| rate / 8.0);

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
+use network::cost::Cost;
 use network::freeze::{FreezeOptions, FreezeReport, OutlineDetail, freeze};
 use network::image::{Image, Normalization};
 use network::inference_model::{ImageFormat, InferenceModel, WeightBits};
@@ -19,10 +20,12 @@ use network::transform::Reduction;
 use network::walk::Network;
 use network::weights::{FloatWeights, NamesMap, UnusedTensors};
 use onnx::Imported;
+use recipes::method::ReluBudget;
 use serde::Serialize;
 
 pub(super) use imported::{baseline_relus, is_onnx_file};
 
+use super::budget::relu_budget;
 use super::load::NetworkArguments;
 use super::reduce::ReductionArguments;
 use crate::image_files;
@@ -44,9 +47,9 @@ pub(super) struct ModelArguments {
     network: NetworkArguments,
     #[command(flatten)]
     reduction: ReductionArguments,
-    /// Keep so many ReLUs, drawn uniformly over all sites but the stem; the others become the identity.
-    #[arg(long, value_name = "COUNT", conflicts_with = "mask")]
-    relus: Option<u64>,
+    /// Keep so many ReLUs, such as 50000, 50K or 25%, drawn uniformly over all sites but the stem; the others become the identity.
+    #[arg(long, value_name = "COUNT", conflicts_with = "mask", value_parser = relu_budget)]
+    relus: Option<ReluBudget>,
     /// Keep the ReLUs that this mask file keeps.
     #[arg(long, value_name = "FILE")]
     mask: Option<PathBuf>,
@@ -187,7 +190,13 @@ impl ModelArguments {
     pub(super) fn mask(&self, network: &dyn Network) -> anyhow::Result<Option<ActivationMask>> {
         match (&self.mask, self.relus) {
             (Some(path), _) => Ok(Some(ActivationMask::from_file(path, network)?)),
-            (None, Some(count)) => Ok(Some(ActivationMask::random(network, count, self.seed)?)),
+            (None, Some(budget)) => {
+                let count = match budget {
+                    ReluBudget::Count(count) => count,
+                    part => part.resolve(network.name(), Cost::of(network).counts())?,
+                };
+                Ok(Some(ActivationMask::random(network, count, self.seed)?))
+            }
             (None, None) => Ok(None),
         }
     }

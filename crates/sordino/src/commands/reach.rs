@@ -13,12 +13,12 @@ use client::{ClientError, ConnectOptions, PrivateClient};
 use inference::InferenceError;
 use inference::client::Wishes;
 use inference::connection::frame::FrameError;
-use inference::connection::{CertifiedKey, DEFAULT_LEAST_RATE, Fingerprint, Trust};
+use inference::connection::{CertifiedKey, DEFAULT_LEAST_RATE, Fingerprint, TlsConnector, Trust};
 use inference::setup::messages::ModelName;
 use network::digest::Digest;
 use sealed::secret_file::read_private_pem;
-use service::ByteSize;
 use service::settings::ReluMode;
+use service::{ByteSize, thread_count};
 
 use super::link::Link;
 use crate::report::{counted, path_text};
@@ -26,11 +26,14 @@ use crate::report::{counted, path_text};
 /// A model whose description is longer is refused, however much memory is allowed.
 const LONGEST_OUTLINE: u64 = 64 << 20;
 
+/// Where the environment names a fingerprint. A flag of either kind wins, so that clap does not read it.
+const FINGERPRINT_VARIABLE: &str = "SORDINO_FINGERPRINT";
+
 /// Which server, and how to know that it is the right one.
 #[derive(Debug, Args)]
 pub(super) struct ServerArguments {
-    /// The server, as HOST or HOST:PORT.
-    #[arg(long, value_name = "ADDRESS")]
+    /// The server, as HOST or HOST:PORT [or in SORDINO_SERVER].
+    #[arg(long, value_name = "ADDRESS", env = "SORDINO_SERVER", hide_env = true)]
     pub(super) server: String,
     #[command(flatten)]
     reach: ReachArguments,
@@ -54,7 +57,7 @@ pub(super) struct ServerArguments {
     #[arg(long, default_value_t = DEFAULT_LEAST_RATE, value_name = "BYTES", value_parser = super::at_least_one)]
     min_rate: u64,
     /// Threads to compute with.
-    #[arg(long, default_value = "1", value_name = "COUNT")]
+    #[arg(long, default_value = "1", value_name = "COUNT", value_parser = thread_count)]
     threads: NonZeroUsize,
     /// Where that part of answers is kept which a model sends every client once [default: sordino in the user's cache].
     #[arg(long, value_name = "FOLDER")]
@@ -67,7 +70,7 @@ pub(super) struct ServerArguments {
 /// How to know a server, what to show it, which model to ask for.
 #[derive(Debug, Args)]
 pub(super) struct ReachArguments {
-    /// The server's fingerprint, as `sordino serve` prints it.
+    /// The server's fingerprint, as `sordino serve` prints it [or, without --ca, in SORDINO_FINGERPRINT].
     #[arg(long, value_name = "HEX", conflicts_with = "ca")]
     fingerprint: Option<Fingerprint>,
     /// The authorities (PEM) that vouch for the server.
@@ -83,7 +86,7 @@ pub(super) struct ReachArguments {
     #[arg(long, value_name = "FILE", requires = "client_cert")]
     client_key: Option<PathBuf>,
     /// Seconds that the server may be silent.
-    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = super::at_least_one)]
     timeout: u64,
 }
 
@@ -123,6 +126,18 @@ impl ServerArguments {
         connect(&self.server, options).map_err(|error| self.explain(error))
     }
 
+    /// Refuses to ask for another model than a file was prepared for.
+    pub(super) fn expect_model_of(&self, path: &Path, file: &PreparedFile) -> anyhow::Result<()> {
+        let known = &file.description().model;
+        match &self.reach.model {
+            Some(named) if named != known => bail!(
+                "{} was prepared for {known}, and --model says {named}; leave --model out, or prepare for {named}",
+                path.display()
+            ),
+            _ => Ok(()),
+        }
+    }
+
     /// Adds what the flags have to do with it.
     pub(super) fn explain(&self, error: anyhow::Error) -> anyhow::Error {
         let cause = error.chain().find_map(|cause| cause.downcast_ref::<ClientError>());
@@ -134,6 +149,12 @@ impl ServerArguments {
                     "the server was silent for {silence}, or slower than {} bytes a second; a larger --timeout or a smaller \
                      --min-rate waits longer",
                     self.min_rate
+                ))
+            }
+            Some(ClientError::Inference(InferenceError::TooLarge { needed, .. })) => {
+                let (needed, flag) = (ByteSize(*needed), ByteSize(*needed).as_flag());
+                error.context(format!(
+                    "the server's model needs {needed} of memory here, and {limit} are allowed; --max-memory {flag} is enough"
                 ))
             }
             Some(ClientError::Inference(InferenceError::Frame(FrameError::TooLong { .. })))
@@ -165,7 +186,7 @@ impl ServerArguments {
 impl ReachArguments {
     /// How long who is silent is waited for.
     pub(super) fn patience(&self) -> Duration {
-        Duration::from_secs(self.timeout.max(1))
+        Duration::from_secs(self.timeout)
     }
 
     /// Connects for questions and answers alone, to whichever model has this name.
@@ -199,7 +220,12 @@ impl ReachArguments {
             return Ok(Trust::Fingerprint(fingerprint));
         }
         if let Some(path) = &self.ca {
-            return Ok(Trust::Authorities(read(path)?));
+            let trust = Trust::Authorities(read(path)?);
+            TlsConnector::new(&trust, None).with_context(|| format!("{} is not usable", path.display()))?;
+            return Ok(trust);
+        }
+        if let Some(fingerprint) = fingerprint_of_environment()? {
+            return Ok(Trust::Fingerprint(fingerprint));
         }
         let found =
             PrivateClient::fingerprint_of(server).with_context(|| format!("no session with {server}"))?;
@@ -209,6 +235,13 @@ impl ReachArguments {
              that with --ca FILE"
         )
     }
+}
+
+/// The fingerprint that the environment names. An empty one counts as none.
+fn fingerprint_of_environment() -> anyhow::Result<Option<Fingerprint>> {
+    let named = std::env::var(FINGERPRINT_VARIABLE).ok().filter(|text| !text.is_empty());
+    let parse = |text: String| text.parse::<Fingerprint>();
+    named.map(parse).transpose().with_context(|| format!("{FINGERPRINT_VARIABLE} is not usable"))
 }
 
 /// Says once that the cache is of no use.

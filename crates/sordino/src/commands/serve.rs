@@ -14,7 +14,7 @@ use anyhow::{Context, anyhow};
 use inference::plan::Reveal;
 use service::models::LoadedModels;
 use service::store::{PreparedStore, StoreOptions};
-use service::{Limits, Service, ServiceParts, Store, process_memory};
+use service::{ByteSize, Limits, Service, ServiceParts, Store, TooLittleMemory, process_memory};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tracing::{info, warn};
@@ -40,8 +40,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let (models, names) = (loaded.served(), loaded.names());
     let limits = Limits { process: PROCESS_BYTES, ..settings.limits() };
     let store = settings.store()?.as_ref().map(open_store).transpose()?;
-    let service =
-        Service::new(ServiceParts { models, acceptor, limits, store, proxies: settings.proxies() })?;
+    let parts = ServiceParts { models, acceptor, limits, store, proxies: settings.proxies() };
+    let service = Service::new(parts).map_err(in_units)?;
     let metrics = settings.metrics.as_deref().map(bind).transpose()?;
     let shown = metrics.as_ref().map(TcpListener::local_addr).transpose()?;
     if let Some(listener) = metrics {
@@ -69,6 +69,20 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
     let grace = settings.grace();
     let reloader = Reloader::start(arguments, settings, loaded, &service)?;
     serve(&service, listener, signals, &reloader, grace)
+}
+
+/// What a service needs and has, in the units of other messages, and the flag that would do.
+fn in_units(error: TooLittleMemory) -> anyhow::Error {
+    let TooLittleMemory::InAll { weights, clients, running, each, needed, limit } = error else {
+        return error.into();
+    };
+    let [weights, each, sum, limit] = [weights, each, needed, limit].map(ByteSize);
+    anyhow!(
+        "the models take {weights}, {running} running inferences {each} each and {clients} clients a megabyte each, {sum} in \
+         all, more than the {limit} of --max-memory; allow --max-memory {}, hold fewer weights with --weight-memory, or \
+         allow fewer with --max-running and --max-clients",
+        ByteSize(needed).as_flag()
+    )
 }
 
 /// Serves until a signal comes, then lets running inferences finish.

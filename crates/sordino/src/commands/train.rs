@@ -30,7 +30,7 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "SIZE", default_value_t = recipes::checkpoint::DEFAULT_SHARD_MIB)]
     pub(super) shard_mib: u64,
     /// CPU threads; the same number gives the same bits [default: all cores].
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = super::threads)]
     pub(super) threads: Option<usize>,
     /// Print the outcome as JSON.
     #[arg(long)]

@@ -50,13 +50,8 @@ pub(super) fn digest(model: &InferenceModel) -> String {
 /// The images of a folder, in the size that a model takes.
 pub(super) fn images_for(model: &InferenceModel, directory: &Path) -> anyhow::Result<data::DataPair> {
     let side = Some(model.outline().input.height);
-    let Some(kind) = data::survey(directory, side).kind else {
-        bail!(
-            "{} holds no images that are known; `sordino data check` says what is there",
-            directory.display()
-        );
-    };
-    let request = DataRequest { kind, side, synthetic: SyntheticSize::default() };
+    let request =
+        DataRequest { kind: data::find(directory)?.kind, side, synthetic: SyntheticSize::default() };
     Ok(data::open(&request, Some(directory))?)
 }
 

@@ -118,6 +118,51 @@ fn crc(bytes: &[u8]) -> u32 {
 }
 
 #[test]
+fn a_folder_says_what_of_it_is_taken_and_what_is_not() {
+    let scratch = tempfile::tempdir().unwrap();
+    let at = |name: &str| scratch.path().join(name);
+    fs::create_dir(at("inner")).unwrap();
+    fs::write(at("rocket.jfif"), encoded(&slopes(9, 9), ImageFormat::Jpeg)).unwrap();
+    for (name, format) in ["jpeg", "png", "webp", "gif", "tiff"].into_iter().zip([
+        ImageFormat::Jpeg,
+        ImageFormat::Png,
+        ImageFormat::WebP,
+        ImageFormat::Gif,
+        ImageFormat::Tiff,
+    ]) {
+        fs::write(at(name), encoded(&slopes(9, 9), format)).unwrap();
+    }
+    let images = named_images(&[scratch.path().into()]).unwrap();
+    assert_eq!(images.paths.len(), 6);
+    assert!(images.notes[0].ends_with("6 images taken; left out: 1 folder, whose images are not looked for"));
+    fs::write(at("notes.txt"), "BMP files begin with BM").unwrap();
+    fs::write(at("empty"), "").unwrap();
+    let note = &named_images(&[scratch.path().into()]).unwrap().notes[0];
+    assert!(
+        note.contains("2 files that are no images by name or beginning (empty, notes.txt); 1 folder"),
+        "{note}"
+    );
+    let error = named_images(&[at("nothing.png")]).unwrap_err().to_string();
+    assert!(error.contains("nothing.png does not exist"), "{error}");
+    let input = PathBuf::from("-");
+    assert_eq!(named_images(&[at("png"), input.clone()]).unwrap().paths, [at("png"), input.clone()]);
+    assert!(matches!(named_images(&[input.clone(), input]), Err(ImageFileError::InputTwice)));
+}
+
+#[test]
+fn a_pipe_is_an_image() {
+    let scratch = tempfile::tempdir().unwrap();
+    let pipe = scratch.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    let paths = named_images(std::slice::from_ref(&pipe)).unwrap().paths;
+    assert_eq!(paths, std::slice::from_ref(&pipe));
+    let bytes = encoded(&slopes(9, 9), ImageFormat::Png);
+    let writer = std::thread::spawn(move || fs::write(pipe, bytes).unwrap());
+    load_image(&paths[0], Shape::image(4)).unwrap();
+    writer.join().unwrap();
+}
+
+#[test]
 fn folders_are_listed_by_name_and_say_what_they_lack() {
     let folder = std::env::temp_dir().join(format!("sordino-images-{}", std::process::id()));
     fs::create_dir_all(folder.join("inner.png")).unwrap();
@@ -127,6 +172,7 @@ fn folders_are_listed_by_name_and_say_what_they_lack() {
         fs::write(folder.join(name), encoded(&slopes(9, 9), format)).unwrap();
     }
     fs::write(folder.join("notes.txt"), "no image").unwrap();
+    fs::write(folder.join(".hidden.png"), "no image").unwrap();
     let names: Vec<_> =
         list_images(&folder).unwrap().iter().map(|path| path.file_name().unwrap().to_owned()).collect();
     assert_eq!(names, ["a.jpeg", "b.PNG", "c.webp"]);

@@ -11,6 +11,7 @@ use super::tiny_model;
 pub(crate) fn sordino() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sordino"));
     command.env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    command.env_remove("SORDINO_SERVER").env_remove("SORDINO_FINGERPRINT");
     command
 }
 

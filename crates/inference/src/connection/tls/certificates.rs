@@ -122,10 +122,29 @@ impl CertifiedKey {
         Validity::of(&self.chain[0])
     }
 
+    /// Whether the first certificate is an authority's own, which clients that trust that authority take for no server's.
+    pub fn is_authority(&self) -> bool {
+        says_authority(&self.chain[0])
+    }
+
     /// What clients pin.
     pub fn fingerprint(&self) -> Fingerprint {
         Fingerprint::of(&self.chain[0])
     }
+}
+
+/// Whether a certificate has the extension "basic constraints" (RFC 5280, section 4.2.1.9) with CA:TRUE. Looked for, not parsed: a
+/// warning hangs on it and nothing else.
+fn says_authority(certificate: &[u8]) -> bool {
+    const BASIC_CONSTRAINTS: [u8; 5] = [0x06, 0x03, 0x55, 0x1d, 0x13];
+    const TRUE: [u8; 3] = [0x01, 0x01, 0xff];
+    let place = certificate.windows(BASIC_CONSTRAINTS.len()).position(|window| window == BASIC_CONSTRAINTS);
+    let Some(extension) = place.map(|place| &certificate[place + BASIC_CONSTRAINTS.len()..]) else {
+        return false;
+    };
+    // Critical or not, then a text of bytes that holds the sequence.
+    let value = extension.strip_prefix(&TRUE).unwrap_or(extension);
+    matches!(value, [0x04, _, 0x30, _, rest @ ..] if rest.starts_with(&TRUE))
 }
 
 /// The certificates of a PEM file, at least one.
@@ -171,6 +190,21 @@ mod tests {
         assert_ne!(identity(8).fingerprint(), identity(7).fingerprint());
         let again = Identity::from_pem(identity(7).to_pem().expose().as_bytes()).unwrap();
         assert_eq!(again.fingerprint(), identity(7).fingerprint());
+    }
+
+    #[test]
+    fn a_certificate_says_whether_it_is_an_authoritys() {
+        use rcgen::{BasicConstraints, IsCa};
+        let says = |is_ca: IsCa| {
+            let mut parameters = CertificateParams::new(vec!["here".to_owned()]).unwrap();
+            parameters.is_ca = is_ca;
+            says_authority(parameters.self_signed(&KeyPair::generate().unwrap()).unwrap().der())
+        };
+        assert!(says(IsCa::Ca(BasicConstraints::Unconstrained)));
+        assert!(says(IsCa::Ca(BasicConstraints::Constrained(0))));
+        assert!(!says(IsCa::NoCa) && !says(IsCa::ExplicitNoCa));
+        assert!(!Identity::generate().unwrap().into_key().is_authority());
+        assert!(!says_authority(&[0x06, 0x03, 0x55, 0x1d, 0x13]));
     }
 
     #[test]

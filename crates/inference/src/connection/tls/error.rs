@@ -39,6 +39,12 @@ pub enum TlsError {
          signed its own with --fingerprint"
     )]
     Untrusted,
+    /// The certificate may sign others and stand for no server.
+    #[error(
+        "the peer's certificate is an authority's own (CA:TRUE), which --ca takes for no server's: pin it with --fingerprint \
+         instead, or have the authority sign a certificate for the server"
+    )]
+    AuthoritysOwn,
     /// The certificate belongs to another name.
     #[error("the server's certificate is for another name; use the name it was made for, or --fingerprint")]
     OtherName,
@@ -126,6 +132,10 @@ impl From<rustls::Error> for TlsError {
             return Self::OtherServer { expected: other.pinned, came: other.came };
         }
         match &error {
+            // That is all that rustls tells of it.
+            Error::InvalidCertificate(Bad::Other(other)) if other.to_string() == "CaUsedAsEndEntity" => {
+                Self::AuthoritysOwn
+            }
             Error::InvalidCertificate(Bad::Other(_)) => Self::Handshake(error),
             Error::InvalidCertificate(Bad::Expired | Bad::ExpiredContext { .. }) => Self::Expired,
             Error::InvalidCertificate(Bad::NotValidYet | Bad::NotValidYetContext { .. }) => Self::NotYetValid,

@@ -62,7 +62,7 @@ pub(super) struct Skipped {
 pub(super) struct Printer<'a> {
     out: &'a mut dyn Write,
     form: Form,
-    top: usize,
+    top: u64,
     answered: usize,
     /// Kept for the object at the end.
     images: Vec<ImageReport>,
@@ -216,7 +216,7 @@ struct Guess {
 }
 
 impl ImageReport {
-    fn new(path: &Path, answer: &Answer, outline: &ModelOutline, top: usize) -> Self {
+    fn new(path: &Path, answer: &Answer, outline: &ModelOutline, top: u64) -> Self {
         let name = |class| outline.class_name(class).map(str::to_owned);
         let best = match answer {
             Answer::Class(class) => {
@@ -234,7 +234,7 @@ impl ImageReport {
                     logit: Some(*logit as f64 * unit),
                     probability: Some(probabilities[class]),
                 };
-                order.into_iter().take(top.max(1)).map(guess).collect()
+                order.into_iter().take(usize::try_from(top).unwrap_or(usize::MAX)).map(guess).collect()
             }
         };
         Self { file: path.to_owned(), best }

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use network::design::sphynx_choices;
+use network::design::{SPHYNX_TOLERANCE, sphynx_choices};
 use serde::Serialize;
 
 use crate::commands::{Answer, write_json};
@@ -11,7 +11,7 @@ use crate::report::{Table, grouped};
 
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
-    /// How many ReLUs there may be, more or less.
+    /// How many ReLUs there should be, up to 3% more or less.
     #[arg(long, value_name = "RELUS", value_parser = super::relu_count)]
     budget: u64,
     /// Side of the input image.
@@ -33,6 +33,17 @@ struct SphynxLine {
 }
 
 impl Arguments {
+    /// What "more or less" means here.
+    fn tolerance(&self, lines: &[SphynxLine]) -> String {
+        let (budget, tolerance) = (grouped(self.budget), 100.0 * SPHYNX_TOLERANCE);
+        match lines.iter().any(|line| line.deviation.abs() <= SPHYNX_TOLERANCE) {
+            true => format!("up to {tolerance}% more or less than {budget} ReLUs are listed"),
+            false => {
+                format!("no network is within {tolerance}% of {budget} ReLUs; the nearest below is listed")
+            }
+        }
+    }
+
     pub(super) fn run(&self, out: &mut dyn Write) -> anyhow::Result<Answer> {
         let lines: Vec<_> = sphynx_choices(self.budget, self.input)?
             .into_iter()
@@ -65,6 +76,7 @@ impl Arguments {
             table.row(vec![line.network.clone(), grouped(line.relus), deviation, published.to_owned()]);
         }
         table.write(out)?;
+        writeln!(out, "\n{}", self.tolerance(&lines))?;
         Ok(found)
     }
 }

@@ -34,7 +34,7 @@ pub(super) struct CheckpointArguments {
     #[arg(long, value_name = "COUNT")]
     accuracy_images: Option<usize>,
     /// For a run: threads that try images [default: all cores].
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = crate::commands::threads)]
     threads: Option<usize>,
     /// For a run: note the model and its accuracy in the run's record, which `sordino pareto` shows; or in this one.
     #[arg(long, value_name = "RECORD", num_args = 0..=1, require_equals = true)]

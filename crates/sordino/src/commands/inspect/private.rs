@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use client::{Cost, Rates};
-use inference::plan::{Depth, LayerTraffic, Plan, PlannedMemory, PlannedRing, Terms};
+use inference::plan::{Depth, LayerTraffic, Plan, PlannedRing, Terms};
 use inference::transcript::Traffic;
 use network::cost::{Counts, LineCounts};
 use network::freeze::FreezeReport;
@@ -57,6 +57,9 @@ struct Phase {
 #[derive(Serialize)]
 struct Times {
     link: String,
+    /// The word that names it in tables.
+    #[serde(skip)]
+    word: Option<&'static str>,
     set_up_s: f64,
     offline_s: f64,
     later_offline_s: f64,
@@ -79,6 +82,8 @@ struct HeLine {
 struct Memory {
     server_weights: u64,
     client: u64,
+    /// On disk, where it was prepared ahead.
+    client_stored: u64,
     client_tables: u64,
     client_labels: u64,
     client_shares: u64,
@@ -138,7 +143,7 @@ impl PrivateReport {
             later_offline: traffic.later_offline.into(),
             online: traffic.online.into(),
             he: he.collect(),
-            memory: plan.memory().into(),
+            memory: Memory::of(&plan),
             layers,
         })
     }
@@ -151,10 +156,12 @@ impl PrivateReport {
         self.layer_table().write(out)?;
         writeln!(out)?;
         self.phase_table().write(out)?;
-        writeln!(out, "\nleast times leave computing out; a round is a change of direction")?;
+        writeln!(out)?;
+        self.least_times.iter().try_for_each(|times| writeln!(out, "{}", times.legend()))?;
+        writeln!(out, "least times leave computing out; a round is a change of direction")?;
         writeln!(
             out,
-            "predicted times add it, one thread a party, at the rates of {} (measure your own: sordino doctor --measure)",
+            "predicted times add it to all but set-up, one thread a party, at the rates of {} (measure your own: sordino doctor --measure)",
             self.rates_of
         )?;
         let after = self.convolutions_after;
@@ -182,7 +189,16 @@ impl PrivateReport {
                 megabytes(*client_labels)
             ),
         };
-        writeln!(out, "the client holds {} MB per prepared inference{circuits}", megabytes(*client))?;
+        writeln!(
+            out,
+            "the client holds {} MB of memory per prepared inference{circuits}",
+            megabytes(*client)
+        )?;
+        writeln!(
+            out,
+            "prepared ahead, it takes {} MB of the client's disk instead (sordino prepare)",
+            megabytes(self.memory.client_stored)
+        )?;
         Ok(())
     }
 
@@ -212,8 +228,7 @@ impl PrivateReport {
 
     fn phase_table(&self) -> Table {
         let both = || self.least_times.iter().zip(&self.predicted_times);
-        let headers =
-            both().flat_map(|(least, _)| [format!("least on {}", least.link), "predicted".to_owned()]);
+        let headers = both().flat_map(|(least, _)| ["least", "predicted"].map(|what| least.header(what)));
         let columns: Vec<String> =
             ["<phase", "MB up", "MB down", "rounds"].map(str::to_owned).into_iter().chain(headers).collect();
         let mut table = Table::new(&columns.iter().map(String::as_str).collect::<Vec<_>>());
@@ -225,7 +240,7 @@ impl PrivateReport {
                 phase.rounds.to_string(),
             ];
             let times = both().flat_map(|(least, predicted)| [least, predicted]);
-            cells.extend(times.map(|times| format!("{:.1} ms", 1e3 * seconds(times))));
+            cells.extend(times.map(|times| milliseconds(seconds(times))));
             table.row(cells);
         };
         row("set-up", &self.set_up, |times| times.set_up_s);
@@ -283,11 +298,13 @@ impl From<Traffic> for Phase {
     }
 }
 
-impl From<PlannedMemory> for Memory {
-    fn from(memory: PlannedMemory) -> Self {
+impl Memory {
+    fn of(plan: &Plan) -> Self {
+        let memory = plan.memory();
         Self {
             server_weights: memory.server_weights,
             client: memory.client(),
+            client_stored: plan.stored_client_bytes() as u64,
             client_tables: memory.client_tables,
             client_labels: memory.client_labels,
             client_shares: memory.client_shares,
@@ -302,6 +319,7 @@ impl Times {
             |phase: Traffic| link.least_time(phase.bytes_up, phase.bytes_down, phase.rounds).as_secs_f64();
         Self {
             link: link.to_string(),
+            word: link.word(),
             set_up_s: seconds(traffic.set_up),
             offline_s: seconds(traffic.offline),
             later_offline_s: seconds(traffic.later_offline),
@@ -309,7 +327,20 @@ impl Times {
         }
     }
 
-    /// With computing.
+    /// What a column of it is called. A link without a name stands alone.
+    fn header(&self, what: &str) -> String {
+        self.word.map_or_else(|| what.to_owned(), |word| format!("{what} on {word}"))
+    }
+
+    /// What that link is.
+    fn legend(&self) -> String {
+        match self.word {
+            Some(word) if word != self.link => format!("{word}: {}", self.link),
+            _ => format!("link: {}", self.link),
+        }
+    }
+
+    /// With computing, which set-up does too little of to count.
     fn predicted(link: &Link, plan: &Plan, rates: &Rates) -> Self {
         let cost = Cost::planned(plan, link.depth(), link.speed());
         Self {
@@ -323,6 +354,11 @@ impl Times {
 
 fn convolution_count(outline: &ModelOutline) -> usize {
     outline.linear_steps().filter(|(_, geometry)| matches!(geometry, LinearGeometry::Conv(_))).count()
+}
+
+/// `-` where the link takes no time and nothing else was counted.
+fn milliseconds(seconds: f64) -> String {
+    if seconds == 0.0 { "-".to_owned() } else { format!("{:.1} ms", 1e3 * seconds) }
 }
 
 fn megabytes(bytes: u64) -> String {

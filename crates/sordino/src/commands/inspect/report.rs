@@ -1,6 +1,6 @@
 //! What `inspect` prints: one line per stage, block or layer, and the total.
 
-use std::io::Write;
+use std::io::{self, Write};
 
 use network::cost::{Cost, CostFigures, merge_runs};
 use network::inference_model::{InferenceModel, ModelOperation, ModelOutline, ModelStep};
@@ -11,7 +11,12 @@ use serde::Serialize;
 
 use super::Detail;
 use super::private::PrivateReport;
-use crate::report::{Table, bar, grouped, percent, short};
+use crate::commands::model::normalization_text;
+use crate::commands::trial::digest;
+use crate::report::{Table, bar, grouped, percent, printable, short};
+
+/// How many classes are named.
+const NAMED: usize = 5;
 
 /// What `--json` prints.
 #[derive(Serialize)]
@@ -19,6 +24,9 @@ pub(super) struct Report {
     network: String,
     input: [usize; 3],
     classes: usize,
+    /// What a frozen model says of itself.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    model: Option<ModelHeader>,
     #[serde(flatten)]
     figures: CostFigures,
     #[serde(skip)]
@@ -31,6 +39,18 @@ pub(super) struct Report {
     /// The plan of private inference, where it was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) private: Option<PrivateReport>,
+}
+
+/// What is in a frozen model beside its network.
+#[derive(Serialize)]
+struct ModelHeader {
+    /// BLAKE3 of the model, which names it.
+    digest: String,
+    /// In the order of the logits; empty where nobody named them.
+    class_names: Vec<String>,
+    /// What is subtracted from each channel of pixels from 0 to 1, and what divides it then.
+    mean: Vec<f32>,
+    deviation: Vec<f32>,
 }
 
 /// One stage, block or layer.
@@ -59,7 +79,9 @@ impl Report {
     /// A frozen network: batch norms are folded and some layers merged, so that lines are its own steps.
     pub(super) fn of_model(model: &InferenceModel, detail: Detail) -> Self {
         let ModelOutline { name, input, classes, .. } = model.outline();
-        Self::new(name, *input, *classes, step_lines(model.outline()), detail)
+        let header = ModelHeader::new(model);
+        let report = Self::new(name, *input, *classes, step_lines(model.outline()), detail);
+        Self { model: Some(header), ..report }
     }
 
     fn new(name: &str, input: Shape, classes: usize, mut layers: Vec<(Place, Line)>, detail: Detail) -> Self {
@@ -70,6 +92,7 @@ impl Report {
             network: name.to_owned(),
             input: [input.channels, input.height, input.width],
             classes,
+            model: None,
             figures: total.figures(total),
             total,
             stages: merged(&layers, total, by_part),
@@ -84,7 +107,9 @@ impl Report {
 
     pub(super) fn write(&self, out: &mut dyn Write, baseline_relus: u64) -> anyhow::Result<()> {
         let [channels, height, width] = self.input;
-        writeln!(out, "{}, {channels}x{height}x{width} to {} classes\n", self.network, self.classes)?;
+        writeln!(out, "{}, {channels}x{height}x{width} to {} classes", self.network, self.classes)?;
+        self.model.as_ref().map_or(Ok(()), |model| model.write(out))?;
+        writeln!(out)?;
         self.table().write(out)?;
         if self.total.maxpools > 0 {
             writeln!(out, "\n{} max-pool outputs, counted apart", grouped(self.total.maxpools))?;
@@ -140,6 +165,29 @@ impl Report {
         cells.extend(self.total.shares_signs().then(|| grouped(cost.gated_values)));
         cells.extend([short(cost.macs), grouped(cost.parameters), bar]);
         cells
+    }
+}
+
+impl ModelHeader {
+    fn new(model: &InferenceModel) -> Self {
+        let ModelOutline { class_names, image, .. } = model.outline();
+        Self {
+            digest: digest(model),
+            class_names: class_names.clone(),
+            mean: image.mean.clone(),
+            deviation: image.deviation.clone(),
+        }
+    }
+
+    fn write(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "digest {}", self.digest)?;
+        writeln!(out, "{}", normalization_text(&self.mean, &self.deviation))?;
+        let (shown, more) = match self.class_names.len() {
+            0 => return writeln!(out, "classes have no names"),
+            all if all <= NAMED => (all, String::new()),
+            all => (NAMED, format!(", … and {} more (--json lists them)", all - NAMED)),
+        };
+        writeln!(out, "classes: {}{more}", printable(&self.class_names[..shown].join(", ")))
     }
 }
 

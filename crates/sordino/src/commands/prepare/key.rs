@@ -88,7 +88,7 @@ impl KeyArguments {
         open: impl Fn(Key) -> Result<PreparedFile, PreparedFileError>,
     ) -> anyhow::Result<PreparedFile> {
         if let Some(KeySource::Keyring(name)) = &self.key {
-            return Ok(open(keyring::read_key(name)?)?);
+            return open(keyring::read_key(name)?).map_err(|error| tried(error, &format!("keyring:{name}")));
         }
         let paths = match self.named() {
             Some(path) => vec![path.to_owned()],
@@ -97,8 +97,9 @@ impl KeyArguments {
                 vec![folder.join(FILE), folder.join(EARLIER_FILE)]
             }
         };
-        let mut refused = None;
+        let (mut refused, mut names) = (None, Vec::new());
         for path in paths.iter().filter(|path| path.try_exists().unwrap_or(true)) {
+            names.push(path_text(path));
             match open(read_key(path)?) {
                 // Of another file's keys the first speaks.
                 Err(error @ PreparedFileError::Key { .. }) => refused = refused.or(Some(error)),
@@ -106,7 +107,7 @@ impl KeyArguments {
             }
         }
         match refused {
-            Some(error) => Err(error.into()),
+            Some(error) => Err(tried(error, &names.join(" and "))),
             None => bail!(
                 "there is no key at {}; expected the one that `sordino prepare` made: name it with --key-file",
                 paths[0].display()
@@ -120,6 +121,16 @@ impl KeyArguments {
             Some(KeySource::File(path)) => Some(path),
             _ => self.key_file.as_deref(),
         }
+    }
+}
+
+/// Says which key it was that does not open a file.
+fn tried(error: PreparedFileError, key: &str) -> anyhow::Error {
+    match error {
+        PreparedFileError::Key { .. } => anyhow::Error::from(error).context(format!(
+            "{key} was tried; name the key that `sordino prepare` used with --key-file, or with --key"
+        )),
+        error => error.into(),
     }
 }
 

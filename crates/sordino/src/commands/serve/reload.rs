@@ -29,6 +29,7 @@ impl Loaded {
     pub(super) fn read(settings: &Settings, before: &LoadedModels) -> anyhow::Result<Self> {
         let certificate = settings.certificate()?;
         warn_of_dates(&certificate);
+        warn_of_authority(&certificate);
         let fingerprint = certificate.fingerprint();
         let acceptor = settings.acceptor(certificate)?;
         Ok(Self { models: settings.load_models_again(before)?, acceptor, fingerprint })
@@ -52,6 +53,16 @@ fn warn_of_dates(certificate: &CertifiedKey) {
         }
         Some(Standing::Valid(_)) => {}
         None => warn!("the dates of the certificate cannot be read"),
+    }
+}
+
+/// Clients that pin the fingerprint take any certificate; those that trust an authority want one that it signed.
+fn warn_of_authority(certificate: &CertifiedKey) {
+    if certificate.is_authority() {
+        warn!(
+            "the certificate is an authority's own (CA:TRUE): clients refuse it with --ca and take it with --fingerprint; have \
+             the authority sign one for this server"
+        );
     }
 }
 

@@ -211,8 +211,8 @@ pub fn rivals(data: DataKind) -> impl Iterator<Item = PublishedPoint> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::path::Path;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::path::{Path, PathBuf};
 
     use recipes::method::OptimizeSection;
     use recipes::method::sphynx::{CellsSource, LocationSource, SphynxSection};
@@ -265,6 +265,25 @@ mod tests {
             }
         }
         assert!(count > 400, "{count} printed counts");
+    }
+
+    #[test]
+    fn a_folder_of_a_teacher_belongs_to_one_recipe() {
+        let mut folders: BTreeMap<PathBuf, Recipe> = BTreeMap::new();
+        for (_, entry) in entries() {
+            for run in entry.runs().unwrap() {
+                let Some((folder, teacher)) = run.teacher else { continue };
+                assert_eq!(run.recipe.teacher.unwrap().checkpoint, folder, "{}", entry.id);
+                let known = folders.entry(folder).or_insert_with(|| teacher.clone());
+                assert_eq!(*known, teacher, "{}: {}", entry.id, run.row.row);
+            }
+        }
+        // ResNet-18 learns CIFAR-100 once for DeepReDuce and once, by another schedule, for DeepReShape.
+        let taught_by = |id: &str| find(id).unwrap().1.runs().unwrap().remove(0).teacher.unwrap();
+        let (deepreduce, deepreshape) = (taught_by("deepreduce-table-4"), taught_by("deepreshape-table-5"));
+        assert_eq!(deepreduce.1.network, deepreshape.1.network);
+        assert_ne!(deepreduce.1.training, deepreshape.1.training);
+        assert_ne!(deepreduce.0, deepreshape.0);
     }
 
     #[test]

@@ -202,6 +202,13 @@ fn rows_become_recipes_that_can_be_used() {
     let student = Recipe::from_file(std::path::Path::new(files[1])).unwrap();
     assert!(teacher.optimize.is_none() && student.optimize.is_some());
     assert_eq!(teacher.network.name, student.network.name);
+    // The same again: all files are named, none is touched.
+    let again = ["reproduce", "snl-table-2", "--row", "49.9K", "--recipes", &folder];
+    assert_eq!(answer(&again), written);
+    std::fs::write(files[1], "something else").unwrap();
+    let text = refusal(&again);
+    assert!(text.contains(files[1]) && text.contains("holds another recipe"), "{text}");
+    assert_eq!(std::fs::read_to_string(files[1]).unwrap(), "something else");
     assert_eq!(answer(&["reproduce"]), answer(&["reproduce", "--list"]));
     let rows = json(&["reproduce", "snl-table-2", "--row", "49.9K", "--out", &folder, "--watch", "--json"]);
     assert!(rows.as_array().unwrap().iter().any(|row| row["state"] == "queued"), "{rows}");

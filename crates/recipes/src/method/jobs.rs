@@ -85,8 +85,8 @@ fn shareable_teacher(run: &SweepRun, out: &Path) -> Option<Recipe> {
     Some(teacher)
 }
 
-/// A name that another teacher does not have, and that stays when the sweep is extended.
-fn teacher_name(teacher: &Recipe) -> String {
+/// A name that no teacher of another recipe has, and that stays when others come to it.
+pub fn teacher_name(teacher: &Recipe) -> String {
     let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '-' };
     let network: String = teacher.network.name.chars().map(plain).collect();
     let digest = blake3::hash(teacher.to_toml().as_bytes()).to_hex();

@@ -12,7 +12,7 @@ use recipes::method::l1_pruning::L1PruningSection;
 use recipes::method::sphynx::{CellsSource, LocationSource, SphynxPlan, SphynxSection, Strategy, plan};
 use recipes::method::{
     DeepReduceSection, OptimizeError, OptimizeSection, PlannedNetwork, ReluBudget, SnlSection, candidates,
-    own_teacher,
+    own_teacher, teacher_name,
 };
 use recipes::method::{Granularity, PenaltySchedule};
 use recipes::recipe::{Distillation, NetworkSection, Recipe, TeacherSection, TrainOn};
@@ -22,6 +22,8 @@ use super::{Entry, ReproduceError, Row, RowTraining, Way, measured, predict};
 
 /// What trains the teacher of a search whose own recipe only fine-tunes.
 const PLAIN: &str = "deepreshape-hybrenet-cifar100";
+/// Where teachers are kept, for all tables: those of one recipe have one folder.
+const TEACHERS: &str = "runs";
 /// What SNL begins with.
 const SNL_BASELINE: &str = "snl-baseline-cifar100";
 
@@ -37,9 +39,10 @@ impl Entry {
 
     fn run<'a>(&self, row: &'a Row, index: usize, way: Way) -> Result<RowTraining<'a>, ReproduceError> {
         let data = row.data.unwrap_or(self.data);
-        let recipe = self.recipe(row, way)?;
+        let mut recipe = self.recipe(row, way)?;
         let spec = build(&recipe.network, data)?;
         let teacher = way.has_teacher().then(|| self.teacher(&recipe, data)).transpose()?;
+        recipe.teacher = teacher.as_ref().map(|(folder, _)| TeacherSection::new(folder));
         let teacher_macs = match &teacher {
             Some((_, teacher)) => Some(Cost::of(&build(&teacher.network, data)?).macs),
             None => None,
@@ -71,7 +74,7 @@ impl Entry {
         })
     }
 
-    /// The recipe of a row.
+    /// The recipe of a row, without its teacher.
     fn recipe(&self, row: &Row, way: Way) -> Result<Recipe, ReproduceError> {
         let name = row.recipe.as_ref().unwrap_or(&self.recipe);
         let mut recipe = ours(name)?;
@@ -91,10 +94,7 @@ impl Entry {
             Way::SphynxCells | Way::SphynxGrid => Some(sphynx(row, way, recipe.optimize.take())?),
             Way::None | Way::Kd | Way::Dkd => None,
         };
-        recipe.teacher = match way {
-            _ if !way.has_teacher() => None,
-            _ => Some(TeacherSection::new(self.teacher_folder(&recipe))),
-        };
+        recipe.teacher = None;
         Ok(recipe)
     }
 
@@ -112,28 +112,6 @@ impl Entry {
         }
         training.epochs = self.epochs.unwrap_or(training.epochs);
         training.evaluate_every = training.epochs;
-    }
-
-    fn teacher_folder(&self, recipe: &Recipe) -> PathBuf {
-        let set = match recipe.data.set {
-            DataKind::Cifar10 => "cifar10",
-            DataKind::TinyImageNet => "tiny-imagenet",
-            _ => "cifar100",
-        };
-        let base = match self.teacher {
-            Teacher::ResNet18 => "resnet18",
-            Teacher::Same | Teacher::Snl | Teacher::Sphynx => &recipe.network.name,
-        };
-        // What a search begins with has no ReLU in its stem.
-        let prefix = match (self.teacher, &recipe.optimize) {
-            (Teacher::Snl, _) => "snl-",
-            (Teacher::Sphynx, _) => "teacher-",
-            (_, Some(OptimizeSection::Snl(_))) => "start-",
-            (_, Some(OptimizeSection::L1Pruning(_))) => "full-",
-            _ => "",
-        };
-        let plain = base.replace([':', ',', '='], "-");
-        PathBuf::from("runs").join(format!("{prefix}{plain}-{set}"))
     }
 
     /// How the teacher of a recipe is trained, and where it is expected.
@@ -172,7 +150,7 @@ impl Entry {
         }
         teacher.network = network;
         teacher.title = format!("the teacher {} on {}", teacher.network.name, data.name());
-        Ok((self.teacher_folder(recipe), teacher))
+        Ok((PathBuf::from(TEACHERS).join(teacher_name(&teacher)), teacher))
     }
 }
 

@@ -415,23 +415,41 @@ fn write_rows(report: &EntryReport<'_>, out: &mut dyn Write) -> anyhow::Result<A
     Ok(Answer::Yes)
 }
 
+/// Writes each recipe once and names all files, also those that are there already; one that holds something else is refused before
+/// anything is written.
 fn write_recipes(runs: &[RowTraining<'_>], folder: &Path, out: &mut dyn Write) -> anyhow::Result<Answer> {
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut files: Vec<(PathBuf, String)> = Vec::new();
     for run in runs {
-        let teacher = run
-            .teacher
-            .iter()
-            .filter_map(|(at, recipe)| Some((folder.join(at.file_name()?).with_extension("toml"), recipe)));
-        let own = (folder.join(run_name(run)).with_extension("toml"), &run.recipe);
-        for (path, recipe) in teacher.chain([own]) {
-            if !path.is_file() {
-                std::fs::write(&path, recipe.to_toml())
-                    .with_context(|| format!("cannot write {}", path.display()))?;
-                writeln!(out, "{}", path.display())?;
+        let teacher =
+            run.teacher.iter().filter_map(|(at, recipe)| Some((folder.join(at.file_name()?), recipe)));
+        for (path, recipe) in teacher.chain([(folder.join(run_name(run)), &run.recipe)]) {
+            let file = (path.with_extension("toml"), recipe.to_toml());
+            if !files.contains(&file) {
+                must_be_free(&file.0, &file.1)?;
+                files.push(file);
             }
         }
     }
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for (path, text) in files {
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        writeln!(out, "{}", path.display())?;
+    }
     Ok(Answer::Yes)
+}
+
+/// Refuses a file that is there and holds something else than what is to be written.
+fn must_be_free(path: &Path, text: &str) -> anyhow::Result<()> {
+    match std::fs::read(path) {
+        Ok(there) if there != text.as_bytes() => bail!(
+            "{} is there already and holds another recipe; expected a folder without it, or with the same recipe in it",
+            path.display()
+        ),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot read {}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The name of a run's folder and file: letters, digits and dashes.
@@ -441,4 +459,22 @@ pub(super) fn run_name(run: &RowTraining<'_>) -> String {
     let dashed: String = text.chars().map(plain).collect();
     let words: Vec<_> = dashed.split('-').filter(|word| !word.is_empty()).collect();
     words.join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_run_of_a_table_has_a_folder_for_itself() {
+        for (_, entry) in reproduce::entries() {
+            let mut names = BTreeSet::new();
+            for run in entry.runs().unwrap() {
+                let name = run_name(&run);
+                assert!(names.insert(name.clone()), "{}: {name} twice", entry.id);
+            }
+        }
+    }
 }

@@ -69,11 +69,14 @@ fn write_group(group: &Group, out: &mut dyn Write) -> anyhow::Result<()> {
         measured_table(group, &setting).write(out)?;
     }
     for line in group.seeds() {
-        let seeds = line.seeds.len();
+        let (seeds, remarks) = (line.seeds.len(), line.remarks());
+        let remarks = if remarks.is_empty() { remarks } else { format!("; {remarks}") };
         writeln!(
             out,
-            "\n{}: {:.2}% on average over {seeds} seeds, deviation {:.2}",
-            line.network, line.mean, line.deviation
+            "\n{}: {:.2}% on average over {seeds} seeds, deviation {:.2}{remarks}",
+            line.title(),
+            line.mean,
+            line.deviation
         )?;
     }
     if let Some(versions) = group.versions_apart() {

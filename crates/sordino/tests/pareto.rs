@@ -148,6 +148,25 @@ fn shared_signs_stand_beside_relus_by_their_comparisons() {
     }
 }
 
+/// What the page shows, as data: means over seeds, printed points, and the front by multiply-adds.
+#[test]
+fn the_data_of_the_page_are_in_the_json_too() {
+    let root = |name: &str| format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR"));
+    let folders = [root("results"), root("records/seeds")];
+    let groups = json(&["pareto", &folders[0], &folders[1], "--json"]);
+    let line = &groups[0]["seeds"][0];
+    assert_eq!((&line["relus"], &line["seeds"]), (&26_112.into(), &serde_json::json!([1, 2, 3])));
+    assert_eq!(line["teachers"].as_array().unwrap().len(), 2);
+    let papers = groups[0]["papers"].as_array().unwrap();
+    assert!(["SNL", "SENet"].iter().all(|name| papers.iter().any(|point| point["paper"] == *name)));
+    let points = groups[0]["points"].as_array().unwrap();
+    let on_front = points.iter().filter(|point| point["on_multiply_adds_front"] == true).count();
+    assert!(0 < on_front && on_front < points.len(), "{on_front}");
+    let text = answer(&["pareto", &folders[0], &folders[1]]);
+    assert!(text.contains("over 3 seeds, deviation 0.17; their teachers differ"), "{text}");
+    assert!(text.contains(&format!("{on_front} on that against multiply-adds (m)")), "{text}");
+}
+
 #[test]
 fn what_cannot_be_noted_is_refused() {
     let scratch = ScratchFolder::new("refused");
@@ -171,7 +190,10 @@ fn what_cannot_be_noted_is_refused() {
 #[test]
 fn the_papers_tables_are_listed_without_a_trainer() {
     let list = json(&["reproduce", "--list", "--json"]);
-    let list = list.as_array().unwrap();
+    let rivals = list["rivals"].as_array().unwrap();
+    let senet = |rival: &&Value| rival["paper"] == "SENet" && rival["data"] == "CIFAR-100";
+    assert_eq!(rivals.iter().filter(senet).count(), 8);
+    let list = list["tables"].as_array().unwrap();
     assert!(list.len() > 40, "{}", list.len());
     let table = list.iter().find(|entry| entry["id"] == "deepreshape-table-5").unwrap();
     let run = |row: &str| {
@@ -202,7 +224,7 @@ fn rows_become_recipes_that_can_be_used() {
     let student = Recipe::from_file(std::path::Path::new(files[1])).unwrap();
     assert!(teacher.optimize.is_none() && student.optimize.is_some());
     assert_eq!(teacher.network.name, student.network.name);
-    // The same again: all files are named, none is touched.
+    // The same again: all files are named.
     let again = ["reproduce", "snl-table-2", "--row", "49.9K", "--recipes", &folder];
     assert_eq!(answer(&again), written);
     std::fs::write(files[1], "something else").unwrap();

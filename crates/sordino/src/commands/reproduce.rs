@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use recipes::data::DataKind;
 use recipes::method::{Job, select};
-use results::reproduce::{self, Entry, Measured, Paper, RowTraining, Way};
+use results::reproduce::{self, Entry, Measured, Paper, PublishedPoint, RowTraining, Way};
 use serde::Serialize;
 
 use super::optimize::RunArguments;
@@ -114,6 +114,22 @@ impl Arguments {
         );
         Submission { name: id.to_owned(), folder, worker, json: self.run.json }
     }
+}
+
+/// What `--list --json` says.
+#[derive(Serialize)]
+struct ListReport<'a> {
+    /// The tables and figures of the four papers.
+    tables: Vec<EntryReport<'a>>,
+    /// What other methods print.
+    rivals: Vec<RivalReport>,
+}
+
+#[derive(Serialize)]
+struct RivalReport {
+    data: &'static str,
+    #[serde(flatten)]
+    point: PublishedPoint,
 }
 
 /// What `--json` says of a table or figure.
@@ -241,7 +257,8 @@ fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<Answer> {
         reports.push(report(paper, entry, &entry.runs()?));
     }
     if json {
-        return write_json(out, &reports);
+        let rivals = rivals().map(|(data, point)| RivalReport { data: data.name(), point }).collect();
+        return write_json(out, &ListReport { tables: reports, rivals });
     }
     let mut table = Table::new(&[
         "<table or figure",
@@ -280,18 +297,16 @@ fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<Answer> {
         "accuracy",
         "<dropped ReLUs are",
     ]);
-    for data in [DataKind::Cifar10, DataKind::Cifar100, DataKind::TinyImageNet] {
-        for point in reproduce::rivals(data) {
-            table.row(vec![
-                point.paper,
-                point.place,
-                point.row,
-                data.name().to_owned(),
-                point.printed_relus,
-                format!("{}%", point.accuracy),
-                point.instead.words().to_owned(),
-            ]);
-        }
+    for (data, point) in rivals() {
+        table.row(vec![
+            point.paper,
+            point.place,
+            point.row,
+            data.name().to_owned(),
+            point.printed_relus,
+            format!("{}%", point.accuracy),
+            point.instead.words().to_owned(),
+        ]);
     }
     table.write(out)?;
     writeln!(
@@ -305,6 +320,12 @@ fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<Answer> {
         total / 60.0
     )?;
     Ok(Answer::Yes)
+}
+
+/// The points of other methods, with their data.
+fn rivals() -> impl Iterator<Item = (DataKind, PublishedPoint)> {
+    let sets = [DataKind::Cifar10, DataKind::Cifar100, DataKind::TinyImageNet];
+    sets.into_iter().flat_map(|data| reproduce::rivals(data).map(move |point| (data, point)))
 }
 
 /// How minutes are predicted.

@@ -253,6 +253,10 @@ mod tests {
                     // It begins with the teacher's weights.
                     assert_eq!(teacher.network.name, run.recipe.network.name, "{what}");
                 }
+                if let (Some(Snl(_)), Some((_, teacher))) = (&run.recipe.optimize, &run.teacher) {
+                    // Which was trained as it is, thinned where it is thinned.
+                    assert_eq!(teacher.network, run.recipe.network, "{what}");
+                }
                 let Some(printed) = &run.row.relus else { continue };
                 match run.row.slip {
                     None => assert!(printed.fits(run.relus), "{what}: {} for {}", run.relus, printed.text()),
@@ -284,6 +288,24 @@ mod tests {
         assert_eq!(deepreduce.1.network, deepreshape.1.network);
         assert_ne!(deepreduce.1.training, deepreshape.1.training);
         assert_ne!(deepreduce.0, deepreshape.0);
+    }
+
+    #[test]
+    fn deepreshape_trains_deepreduces_networks_by_its_own_appendix() {
+        let pipelines = entries()
+            .filter(|(paper, entry)| paper.paper == "DeepReShape" && entry.ways.contains(&Way::Pipeline));
+        let mut count = 0;
+        for run in pipelines.flat_map(|(_, entry)| entry.runs().unwrap()) {
+            let (_, teacher) = run.teacher.unwrap();
+            for training in [&run.recipe.training, &teacher.training] {
+                assert_eq!(
+                    (training.epochs, training.schedule.kind),
+                    (200, recipes::recipe::ScheduleKind::Cosine)
+                );
+            }
+            count += 1;
+        }
+        assert!(count > 10, "{count}");
     }
 
     #[test]

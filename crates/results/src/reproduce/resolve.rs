@@ -145,8 +145,9 @@ impl Entry {
             Teacher::Same | Teacher::Snl => NetworkSection::named(&recipe.network.name),
             Teacher::Sphynx => NetworkSection::named(&format!("{},modules=relu", recipe.network.name)),
         };
+        // A search begins with the weights of its own network, thinned where that is.
         if matches!(recipe.optimize, Some(OptimizeSection::Snl(_))) {
-            network.stem = recipe.network.stem;
+            network = recipe.network.clone();
         }
         teacher.network = network;
         teacher.title = format!("the teacher {} on {}", teacher.network.name, data.name());

@@ -6,13 +6,15 @@
 //! measured.toml                                 what we measured, with command, recipe, seed and date
 //! entry      a table or figure, row by row
 //! resolve    rows become recipes, by way of those in `recipes/`
-//! predict    minutes on a GPU, from multiply-adds, epochs and measured step times
+//! price      what a recipe costs: networks to train, multiply-adds, minutes
+//! predict    minutes of one training, from multiply-adds, epochs and measured step times
 //! ```
 //!
 //! Nothing here needs tensors: the list is made and checked by any build.
 
 mod entry;
 mod predict;
+mod price;
 mod resolve;
 mod rivals;
 
@@ -22,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use recipes::data::DataKind;
 
-pub use resolve::predicted_minutes;
+pub use price::predicted_minutes;
 
 pub use entry::{Entry, Printed, ReproduceError, Row, RowTraining, SearchChanges, Teacher, Way};
 pub use rivals::Instead;
@@ -214,28 +216,10 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
     use std::path::{Path, PathBuf};
 
-    use recipes::method::OptimizeSection;
-    use recipes::method::sphynx::{CellsSource, LocationSource, SphynxSection};
     use recipes::recipe::Recipe;
 
     use super::*;
     use crate::Compared;
-
-    #[test]
-    fn a_sweeps_run_is_priced_with_the_teacher_that_it_trains_and_without_one_that_is_given() {
-        let recipe = |section: &str| {
-            let text = "[data]\nset = \"cifar100\"\n[network]\nname = \"resnet18\"\n[training]\nepochs = 100\nbatch = 128\n";
-            Recipe::from_toml(&format!("{text}{section}")).unwrap()
-        };
-        let plain = predicted_minutes(&recipe(""), None).unwrap();
-        let own = recipe("[optimize]\nmethod = \"deepreshape\"\nbudget = 100000\n");
-        let alone = predicted_minutes(&own, None).unwrap();
-        let mut given = own.clone();
-        given.teacher = Some(recipes::recipe::TeacherSection::new("runs/teacher"));
-        let taught = predicted_minutes(&given, Some(&recipe(""))).unwrap();
-        assert!((alone - taught - plain).abs() < 1e-9, "{alone} = {taught} + {plain}");
-        assert!(taught > plain, "a teacher takes time: {taught} and {plain}");
-    }
 
     #[test]
     fn every_row_resolves_and_has_the_relus_that_the_paper_prints() {
@@ -291,24 +275,6 @@ mod tests {
     }
 
     #[test]
-    fn deepreshape_trains_deepreduces_networks_by_its_own_appendix() {
-        let pipelines = entries()
-            .filter(|(paper, entry)| paper.paper == "DeepReShape" && entry.ways.contains(&Way::Pipeline));
-        let mut count = 0;
-        for run in pipelines.flat_map(|(_, entry)| entry.runs().unwrap()) {
-            let (_, teacher) = run.teacher.unwrap();
-            for training in [&run.recipe.training, &teacher.training] {
-                assert_eq!(
-                    (training.epochs, training.schedule.kind),
-                    (200, recipes::recipe::ScheduleKind::Cosine)
-                );
-            }
-            count += 1;
-        }
-        assert!(count > 10, "{count}");
-    }
-
-    #[test]
     fn all_that_was_asked_for_is_there() {
         let has = |id: &str| find(id).unwrap_or_else(|error| panic!("{error}"));
         for table in [1, 2, 3, 4, 5, 7, 9] {
@@ -348,6 +314,24 @@ mod tests {
                 assert!(row.accuracy.len() <= entry.ways.len(), "{}: {}", entry.id, row.row);
             }
         }
+    }
+
+    #[test]
+    fn deepreshape_trains_deepreduces_networks_by_its_own_appendix() {
+        let pipelines = entries()
+            .filter(|(paper, entry)| paper.paper == "DeepReShape" && entry.ways.contains(&Way::Pipeline));
+        let mut count = 0;
+        for run in pipelines.flat_map(|(_, entry)| entry.runs().unwrap()) {
+            let (_, teacher) = run.teacher.unwrap();
+            for training in [&run.recipe.training, &teacher.training] {
+                assert_eq!(
+                    (training.epochs, training.schedule.kind),
+                    (200, recipes::recipe::ScheduleKind::Cosine)
+                );
+            }
+            count += 1;
+        }
+        assert!(count > 10, "{count}");
     }
 
     #[test]
@@ -401,37 +385,6 @@ mod tests {
                 assert_eq!(network::cost::Cost::of(&spec).relus, run.relus, "{}", measured.recipe);
             }
         }
-    }
-
-    #[test]
-    fn every_part_of_a_search_of_sphynx_has_its_price() {
-        let recipe = |name: &str| Recipe::from_toml(recipes::ours::text(name).unwrap()).unwrap();
-        let minutes = |recipe: &Recipe| predicted_minutes(recipe, None).unwrap();
-        let changed = |recipe: &Recipe, change: &dyn Fn(&mut SphynxSection)| {
-            let mut recipe = recipe.clone();
-            let Some(OptimizeSection::Sphynx(section)) = &mut recipe.optimize else { unreachable!() };
-            change(section);
-            minutes(&recipe)
-        };
-        let search = recipe("sphynx-search-cifar100");
-        let alone = changed(&search, &|section| section.further.clear());
-        assert!(minutes(&search) > 2.0 * alone - 25.0, "three further networks, of which two are larger");
-        let published = changed(&search, &|section| {
-            section.further.clear();
-            section.cells = CellsSource::Published;
-        });
-        // Fifty epochs of 390 steps.
-        let searching = 50.0 * 390.0 * 76.6 / 60_000.0;
-        assert!((alone - published - searching).abs() < 1e-6, "{alone} {published}");
-        let given = changed(&search, &|section| {
-            section.further.clear();
-            section.locations = LocationSource::Published;
-        });
-        assert!(given < alone);
-        let mut taught = recipe("sphynx-kd-cifar100");
-        let with_its_teacher = minutes(&taught);
-        taught.training.loss.distillation = None;
-        assert!(with_its_teacher > 1.5 * minutes(&taught));
     }
 
     #[test]

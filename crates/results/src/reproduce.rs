@@ -62,7 +62,7 @@ pub struct Measured {
     /// The same of the frozen model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integer_accuracy: Option<f64>,
-    /// What was another than the row asks for and the recipe's name does not say, such as the loss.
+    /// What was another than the row asks for and the recipe's name does not say, such as loss, epochs or teacher.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differs: Option<String>,
     /// With which recipe.
@@ -304,19 +304,6 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_accuracies_belong_to_ways() {
-        let mut ids = BTreeSet::new();
-        for (_, entry) in entries() {
-            assert!(ids.insert(&entry.id), "{} twice", entry.id);
-            let mut rows = BTreeSet::new();
-            for row in &entry.rows {
-                assert!(rows.insert((&row.row, row.data.is_some())), "{}: {} twice", entry.id, row.row);
-                assert!(row.accuracy.len() <= entry.ways.len(), "{}: {}", entry.id, row.row);
-            }
-        }
-    }
-
-    #[test]
     fn deepreshape_trains_deepreduces_networks_by_its_own_appendix() {
         let pipelines = entries()
             .filter(|(paper, entry)| paper.paper == "DeepReShape" && entry.ways.contains(&Way::Pipeline));
@@ -332,6 +319,19 @@ mod tests {
             count += 1;
         }
         assert!(count > 10, "{count}");
+    }
+
+    #[test]
+    fn names_are_unique_and_accuracies_belong_to_ways() {
+        let mut ids = BTreeSet::new();
+        for (_, entry) in entries() {
+            assert!(ids.insert(&entry.id), "{} twice", entry.id);
+            let mut rows = BTreeSet::new();
+            for row in &entry.rows {
+                assert!(rows.insert((&row.row, row.data.is_some())), "{}: {} twice", entry.id, row.row);
+                assert!(row.accuracy.len() <= entry.ways.len(), "{}: {}", entry.id, row.row);
+            }
+        }
     }
 
     #[test]
@@ -363,6 +363,43 @@ mod tests {
         }
     }
 
+    /// Loss, epochs, cutout and teacher that are not the row's.
+    fn must_be_named(measured: &Measured, recipe: &Recipe, run: &RowTraining<'_>) {
+        let differs = measured.differs.as_deref().unwrap_or("");
+        let (ours, rows) = (&recipe.training, &run.recipe.training);
+        let kind = |recipe: &Recipe| recipe.training.loss.distillation.as_ref().map(std::mem::discriminant);
+        assert!(
+            kind(recipe) == kind(&run.recipe) || !differs.is_empty(),
+            "{} has another loss",
+            measured.recipe
+        );
+        let cutout = |recipe: &Recipe| recipe.training.augmentation.cutout > 0;
+        let named = [
+            (ours.epochs != rows.epochs, format!("{} epochs", ours.epochs)),
+            (cutout(recipe) && !cutout(&run.recipe), "cutout".to_owned()),
+            (
+                teacher_of(recipe) != run.teacher.as_ref().map(|(_, it)| network_of(it)),
+                "taught by".to_owned(),
+            ),
+        ];
+        for (is_other, name) in named {
+            assert_eq!(is_other, differs.contains(&name), "{}: {name} in {differs:?}", measured.row);
+        }
+    }
+
+    /// What a recipe trains: its network, or what a method makes of it.
+    fn network_of(recipe: &Recipe) -> String {
+        format!("{:?}{:?}", recipe.network, recipe.optimize)
+    }
+
+    /// The network of a teacher that one of our recipes names: a run has the name of its own recipe, and so has a frozen model.
+    fn teacher_of(recipe: &Recipe) -> Option<String> {
+        let path = &recipe.teacher.as_ref()?.checkpoint;
+        let name = path.iter().skip(1).filter(|part| *part != "trained").collect::<PathBuf>();
+        let file = Path::new("../../recipes").join(name).with_extension("toml");
+        Some(network_of(&Recipe::from_file(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()))
+    }
+
     #[test]
     fn what_we_measured_belongs_to_a_row() {
         for measured in measured() {
@@ -375,10 +412,7 @@ mod tests {
             let recipe = Recipe::from_file(&file).unwrap();
             assert_eq!(recipe.seed, measured.seed, "{}", measured.recipe);
             assert!(measured.command.contains(&measured.recipe), "{}", measured.command);
-            let loss =
-                |recipe: &Recipe| recipe.training.loss.distillation.as_ref().map(std::mem::discriminant);
-            let is_same = loss(&recipe) == loss(&run.recipe);
-            assert!(is_same || measured.differs.is_some(), "{} has another loss", measured.recipe);
+            must_be_named(measured, &recipe, run);
             // It was measured on the same network.
             if recipe.optimize.is_none() {
                 let spec = recipe.network.build(network::shape::Shape::image(32), 100).unwrap();

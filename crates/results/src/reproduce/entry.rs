@@ -72,6 +72,9 @@ pub struct Row {
     /// Another data set than the entry's.
     #[serde(default)]
     pub data: Option<DataKind>,
+    /// Whether the paper shows it to compare with, so that it is no point of the paper's front.
+    #[serde(default)]
+    pub baseline: bool,
     /// Another recipe than the entry's.
     #[serde(default)]
     pub recipe: Option<String>,

@@ -234,6 +234,16 @@ fn rows_become_recipes_that_can_be_used() {
     assert_eq!(answer(&["reproduce"]), answer(&["reproduce", "--list"]));
     let rows = json(&["reproduce", "snl-table-2", "--row", "49.9K", "--out", &folder, "--watch", "--json"]);
     assert!(rows.as_array().unwrap().iter().any(|row| row["state"] == "queued"), "{rows}");
+    let text = answer(&["reproduce", "snl-table-2", "--row", "49.9K", "--dry-run"]);
+    assert!(
+        text.contains("ResNet18-49-9K-SNL\n") && text.contains("teachers: teacher-resnet18-seed1-"),
+        "{text}"
+    );
+    let text = refusal(&["reproduce", "snl-table-2", "--row", "49.9K", "--watch", "--only", "wrong"]);
+    assert!(
+        text.contains("expected one of teacher-resnet18-seed1-") && text.contains("ResNet18-49-9K-SNL"),
+        "{text}"
+    );
     let text = refusal(&["reproduce", "--watch"]);
     assert!(text.contains("--watch needs a table or figure"), "{text}");
     let text = refusal(&["reproduce", "--row", "m=8"]);

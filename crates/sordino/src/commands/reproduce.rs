@@ -147,11 +147,15 @@ struct EntryReport<'a> {
     gpu_minutes: f64,
     /// Predicted for all its teachers.
     teacher_gpu_minutes: f64,
+    /// Their names, each once.
+    teachers: Vec<String>,
     runs: Vec<RunReport<'a>>,
 }
 
 #[derive(Serialize)]
 struct RunReport<'a> {
+    /// What `--only` calls it.
+    run: String,
     row: &'a str,
     way: Way,
     network: &'a str,
@@ -233,7 +237,7 @@ fn jobs(arguments: &Arguments, runs: &[RowTraining<'_>], folder: &Path) -> Vec<J
             if let Some(given) = &arguments.teacher {
                 section.checkpoint.clone_from(given);
             } else {
-                let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let name = teacher_name(folder);
                 job.needs = Some(name.clone());
                 if !teachers.iter().any(|known| known.name == name) {
                     teachers.push(Job {
@@ -352,9 +356,11 @@ fn report<'a>(paper: &'a Paper, entry: &'a Entry, runs: &[RowTraining<'a>]) -> E
         gpu_minutes: runs.iter().map(|run| run.minutes).sum(),
         // The sum of nothing is -0.
         teacher_gpu_minutes: teachers.iter().fold(0.0, |sum, (_, minutes)| sum + minutes),
+        teachers: teachers.iter().map(|(folder, _)| teacher_name(folder)).collect(),
         runs: runs
             .iter()
             .map(|run| RunReport {
+                run: run_name(run),
                 row: &run.row.row,
                 way: run.way,
                 network: &run.row.network.name,
@@ -409,6 +415,7 @@ fn write_rows(report: &EntryReport<'_>, out: &mut dyn Write) -> anyhow::Result<A
         "paper",
         "<ours",
         "GPU minutes",
+        "<run",
     ]);
     for run in &report.runs {
         let percent = |accuracy: f64| format!("{accuracy:.2}%");
@@ -425,6 +432,7 @@ fn write_rows(report: &EntryReport<'_>, out: &mut dyn Write) -> anyhow::Result<A
                 format!("{}{relus}{} by {}", percent(ours.accuracy), differs(ours), ours.recipe)
             }),
             format!("{:.1}", run.gpu_minutes),
+            run.run.clone(),
         ]);
     }
     table.write(out)?;
@@ -433,6 +441,10 @@ fn write_rows(report: &EntryReport<'_>, out: &mut dyn Write) -> anyhow::Result<A
         "\n{} networks, {:.0} GPU minutes, and {:.0} for teachers where they are not there yet",
         report.networks, report.gpu_minutes, report.teacher_gpu_minutes
     )?;
+    if !report.teachers.is_empty() {
+        writeln!(out, "teachers: {}", report.teachers.join(", "))?;
+    }
+    writeln!(out, "--only takes the names of runs and teachers")?;
     Ok(Answer::Yes)
 }
 
@@ -471,6 +483,11 @@ fn must_be_free(path: &Path, text: &str) -> anyhow::Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// The name of a teacher: that of its folder.
+fn teacher_name(folder: &Path) -> String {
+    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The name of a run's folder and file: letters, digits and dashes.

@@ -18,6 +18,9 @@ use sordino::recipes::recipe::Recipe;
 
 use support::scratch::ScratchFolder;
 
+/// The root of the source.
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
 fn sordino(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sordino")).args(arguments).output().unwrap()
 }
@@ -308,6 +311,28 @@ fn models_are_checked_against_the_notes_beside_them() {
         assert!(text.contains(expected) && text.contains("0 of 1 models"), "{text}");
     };
     let share = tried["integer_accuracy"].as_f64().unwrap();
+    // A record that names the file must say the same; one of another file says nothing of it.
+    let record = |digest: &Value, share: f64| {
+        let text =
+            std::fs::read_to_string(format!("{SOURCE}/results/resnet18-cifar100/record.json")).unwrap();
+        let mut record: Value = serde_json::from_str(&text).unwrap();
+        record["model"] = serde_json::json!({ "file": "tiny.sordino", "digest": digest });
+        (record["integer_accuracy"], record["integer_images"]) = ((100.0 * share).into(), 8.into());
+        std::fs::create_dir_all(scratch.at("results")).unwrap();
+        std::fs::write(scratch.at("results/record.json"), record.to_string()).unwrap();
+    };
+    record(&tried["digest"], share);
+    assert_eq!(json(&[&check[..], &["--json"]].concat())[0]["recorded"], share);
+    record(&tried["digest"], if share > 0.5 { share - 0.125 } else { share + 0.125 });
+    negative("its record differs");
+    record(&"00".into(), 0.0);
+    answer(&[&check[..], &["--records", &scratch.at("results")]].concat());
+    let text = refusal(&[&check[..], &["--records", &scratch.at("nowhere")]].concat());
+    assert!(text.contains("nothing at"), "{text}");
+    for flag in ["--watch", "--slurm", "--out=o", "--device=cpu", "--shard-mib=5"] {
+        let text = refusal(&[&check[..], &[flag]].concat());
+        assert!(text.contains("--check") && text.contains(flag.split('=').next().unwrap()), "{text}");
+    }
     note(&tried["digest"], (if share > 0.5 { share - 0.125 } else { share + 0.125 }).into());
     negative("differs");
     note(&"00".into(), share.into());

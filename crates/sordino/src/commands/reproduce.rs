@@ -29,11 +29,20 @@ pub(super) struct Arguments {
     #[arg(long)]
     list: bool,
     /// Try every frozen model again and compare with what stands beside it; needs --data.
-    #[arg(long, conflicts_with_all = ["id", "list", "row", "dry_run", "recipes", "teacher", "only"])]
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "id", "list", "row", "dry_run", "recipes", "teacher", "only", "watch", "slurm", "device", "out", "shard_mib"
+        ]
+    )]
     check: bool,
     /// For --check: the folder of the frozen models.
     #[arg(long, value_name = "DIR", default_value = "models", requires = "check")]
     models: PathBuf,
+    /// For --check: records of results; those that name one of the models must say what it does [default: results beside
+    /// the models, where that is].
+    #[arg(long, value_name = "DIR", requires = "check")]
+    records: Option<PathBuf>,
     /// For --check: so many test images, evenly over all of them [default: all].
     #[arg(long, value_name = "COUNT", requires = "check")]
     accuracy_images: Option<usize>,
@@ -72,6 +81,7 @@ impl Arguments {
             list: _,
             check: _,
             models: _,
+            records: _,
             accuracy_images: _,
             row,
             dry_run,
@@ -177,6 +187,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         arguments.slurm.must_submit()?;
         let check = check::Check {
             models: &arguments.models,
+            records: arguments.records.as_deref(),
             data: arguments.data.as_deref(),
             images: arguments.accuracy_images,
             threads: arguments.run.threads,

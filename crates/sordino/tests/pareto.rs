@@ -273,6 +273,25 @@ fn the_results_that_come_with_the_source_are_measured_to_the_end() {
     }
 }
 
+/// What a model that ships does is told by its note and by the record of its network.
+#[test]
+fn records_name_the_models_that_ship_and_agree_with_their_notes() {
+    let read =
+        |path: String| -> Value { serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap() };
+    for (record, model) in [
+        ("hybrenet-13k-cifar100", "hybrenet-13k-cifar100"),
+        ("hybrenet-26k-cifar100", "hybrenet-26k-cifar100"),
+        ("hybrenet-52k-cifar100", "hybrenet-52k-cifar100"),
+        ("signet-lean", "signet-lean-cifar100"),
+    ] {
+        let note = read(format!("{SOURCE}/models/{model}.frozen.json"));
+        let record = read(format!("{SOURCE}/results/{record}/record.json"));
+        assert_eq!(record["model"]["digest"], note["digest"], "{model}");
+        let of_note = 100.0 * note["accuracy"]["integer"].as_f64().unwrap();
+        assert!((record["integer_accuracy"].as_f64().unwrap() - of_note).abs() < 1e-6, "{model}");
+    }
+}
+
 #[test]
 fn models_are_checked_against_the_notes_beside_them() {
     let scratch = ScratchFolder::new("check");

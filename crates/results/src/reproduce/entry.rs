@@ -60,6 +60,9 @@ pub struct Row {
     /// Seconds.
     #[serde(default)]
     pub latency: Option<f64>,
+    /// Of that, homomorphic encryption and garbled circuits.
+    #[serde(default)]
+    pub he_gc: Option<[f64; 2]>,
     /// What SNL or pruning keeps, or what Sphynx builds for.
     #[serde(default)]
     pub budget: Option<u64>,

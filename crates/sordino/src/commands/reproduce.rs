@@ -177,6 +177,9 @@ struct RunReport<'a> {
     paper_accuracy: Option<f64>,
     /// Seconds, as the paper prints them.
     paper_latency: Option<f64>,
+    /// Of that, homomorphic encryption and garbled circuits, where they are printed apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paper_he_gc: Option<[f64; 2]>,
     /// Nothing where it was not run yet.
     ours: Option<Measured>,
     gpu_minutes: f64,
@@ -380,6 +383,7 @@ fn report<'a>(paper: &'a Paper, entry: &'a Entry, runs: &[RowTraining<'a>]) -> E
                 macs: run.macs,
                 paper_accuracy: run.printed_accuracy,
                 paper_latency: run.row.latency,
+                paper_he_gc: run.row.he_gc,
                 ours: run.ours.clone(),
                 gpu_minutes: run.minutes,
             })

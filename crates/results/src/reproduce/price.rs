@@ -4,6 +4,7 @@ use std::path::Path;
 
 use network::cost::Cost;
 use network::design::CriticalityOrder;
+use network::inference_model::InferenceModel;
 use network::shape::Shape;
 use network::spec::{Draft, NetworkSpec};
 use network::zoo::genotype::Genotype;
@@ -201,7 +202,7 @@ pub(super) fn training_minutes(recipe: &Recipe, macs: u64, teacher: Option<u64>,
 }
 
 /// Minutes on one H200 for all that a recipe trains, predicted. Training a teacher counts where it has none yet; of one that is given
-/// (`teacher`, or the run that the recipe names) its pass counts, as far as that can be read.
+/// (`teacher`, or what the recipe names) its pass counts, as far as that can be read.
 ///
 /// # Errors
 /// When a network cannot be built.
@@ -213,7 +214,7 @@ pub fn predicted_minutes(recipe: &Recipe, teacher: Option<&Recipe>) -> Result<f6
     };
     let teacher_macs = match own.as_ref().or(teacher) {
         Some(teacher) => Some(Cost::of(&spec_of(teacher)?).macs),
-        None => recipe.teacher.as_ref().and_then(|teacher| macs_of_run(&teacher.checkpoint)),
+        None => recipe.teacher.as_ref().and_then(|teacher| macs_of_given(&teacher.checkpoint)),
     };
     let (_, minutes) = price(recipe, &spec_of(recipe)?, teacher_macs)?;
     let first = own
@@ -222,8 +223,16 @@ pub fn predicted_minutes(recipe: &Recipe, teacher: Option<&Recipe>) -> Result<f6
     Ok(first + minutes)
 }
 
-/// Multiply-adds of the network of a run; nothing where there is none, or a frozen model.
-fn macs_of_run(path: &Path) -> Option<u64> {
+/// Multiply-adds of a teacher that is given, a run or a frozen model; nothing where neither is there.
+fn macs_of_given(path: &Path) -> Option<u64> {
+    if path.is_file() {
+        let model = InferenceModel::load(path).ok()?;
+        let outline = model.outline();
+        let macs = outline
+            .linear_steps()
+            .map(|(id, geometry)| geometry.taps() as u64 * outline.step(id).shape.scalars());
+        return Some(macs.sum());
+    }
     let found = checkpoint::find(path).ok()?;
     let spec = Checkpoint::load(&found, Part::Description).ok()?.spec().ok()?;
     Some(Cost::of(&spec).macs)
@@ -298,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pass_of_a_run_that_is_given_as_the_teacher_counts() {
+    fn the_pass_of_a_teacher_that_is_given_counts() {
         let folder = tempfile::tempdir().unwrap();
         let teacher = recipe("resnet18", "");
         let spec = teacher.network.build(Shape::image(32), 100).unwrap();
@@ -312,7 +321,13 @@ mod tests {
         let taught = predicted_minutes(&student, None).unwrap();
         assert!((taught - predicted_minutes(&student, Some(&teacher)).unwrap()).abs() < 1e-9);
         student.teacher = Some(TeacherSection::new("runs/nowhere"));
-        assert!(taught > predicted_minutes(&student, None).unwrap());
+        let untaught = predicted_minutes(&student, None).unwrap();
+        let models = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../models");
+        student.teacher = Some(TeacherSection::new(models.join("hybrenet-26k-cifar100.sordino")));
+        let of_frozen = predicted_minutes(&student, None).unwrap();
+        // ResNet-18 has 12.5 times the multiply-adds of that HybReNet.
+        let ratio = (taught - untaught) / (of_frozen - untaught);
+        assert!((ratio - 12.47).abs() < 0.05, "{ratio}");
     }
 
     #[test]

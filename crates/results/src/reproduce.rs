@@ -166,8 +166,8 @@ pub fn find(id: &str) -> Result<(&'static Paper, &'static Entry), ReproduceError
     })
 }
 
-/// Tables whose rows are fronts: networks made for few ReLUs, each with its count. Where tables of a paper print the same network with
-/// the same accuracy, the first named here has the point.
+/// Tables whose rows are fronts: networks made for few ReLUs, each with its count. Where tables of a paper print the same
+/// network with the same accuracy, the first named here has the point.
 const FRONTS: [&str; 17] = [
     "deepreduce-table-4",
     "deepreduce-table-5",

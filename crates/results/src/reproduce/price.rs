@@ -18,8 +18,8 @@ use recipes::recipe::{NetworkSection, Recipe, TrainOn};
 
 use super::{ReproduceError, predict};
 
-/// What the result of a recipe costs, as far as it is known before: pruning and budgets make other networks, and so does a search,
-/// whose cells are taken to cost what the published ones do.
+/// What the result of a recipe costs, as far as it is known before: pruning and budgets make other networks, and so does a
+/// search, whose cells are taken to cost what the published ones do.
 pub(super) fn cost(recipe: &Recipe, spec: &NetworkSpec) -> Result<Cost, ReproduceError> {
     let whole = Cost::of(spec);
     match &recipe.optimize {
@@ -169,9 +169,9 @@ fn cell_search_minutes(recipe: &Recipe, search: &CellSearch) -> f64 {
     steps as f64 * SEARCH_STEP_MS * size * batch * strategy / 60_000.0
 }
 
-/// A step of a search of eight cells with four nodes, 64 images, estimated: from one that was written in PyTorch, outside this code
-/// (docs/src/results/search.md). Its time is that of many small operations: as many as cells and edges. Fewer images save nothing,
-/// more took longer.
+/// A step of a search of eight cells with four nodes, 64 images, estimated: from one that was written in PyTorch, outside
+/// this code (docs/src/results/search.md). Its time is that of many small operations: as many as cells and edges. Fewer
+/// images save nothing, more took longer.
 const SEARCH_STEP_MS: f64 = 76.6;
 const SEARCHED_DEPTH: f64 = 8.0;
 const SEARCHED_EDGES: f64 = 14.0;
@@ -201,8 +201,8 @@ pub(super) fn training_minutes(recipe: &Recipe, macs: u64, teacher: Option<u64>,
     predict::minutes(macs, teacher, epochs, images(recipe), recipe.training.batch)
 }
 
-/// Minutes on one H200 for all that a recipe trains, predicted. Training a teacher counts where it has none yet; of one that is given
-/// (`teacher`, or what the recipe names) its pass counts, as far as that can be read.
+/// Minutes on one H200 for all that a recipe trains, predicted. Training a teacher counts where it has none yet; of one that
+/// is given (`teacher`, or what the recipe names) its pass counts, as far as that can be read.
 ///
 /// # Errors
 /// When a network cannot be built.

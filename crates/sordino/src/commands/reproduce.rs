@@ -463,8 +463,8 @@ fn write_rows(report: &EntryReport<'_>, out: &mut dyn Write) -> anyhow::Result<A
     Ok(Answer::Yes)
 }
 
-/// Writes each recipe once and names all files, also those that are there already; one that holds something else is refused before
-/// anything is written.
+/// Writes each recipe once and names all files, also those that are there already; one that holds something else is refused
+/// before anything is written.
 fn write_recipes(runs: &[RowTraining<'_>], folder: &Path, out: &mut dyn Write) -> anyhow::Result<Answer> {
     let mut files: Vec<(PathBuf, String)> = Vec::new();
     for run in runs {

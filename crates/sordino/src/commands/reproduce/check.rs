@@ -1,8 +1,8 @@
 //! `sordino reproduce --check`: every frozen model of a folder, tried again and held against what stands beside it.
 //!
-//! Beside `NAME.sordino` lies `NAME.frozen.json`, what freezing it said: the digest of the file and its accuracy. On all images that
-//! it was measured on, integers must give the same number of right answers; on a part of them, one that chance explains. So it is with
-//! the records of results that name the file.
+//! Beside `NAME.sordino` lies `NAME.frozen.json`, what freezing it said: the digest of the file and its accuracy. On all
+//! images that it was measured on, integers must give the same number of right answers; on a part of them, one that chance
+//! explains. So it is with the records of results that name the file.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

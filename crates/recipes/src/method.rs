@@ -52,7 +52,7 @@ use crate::recipe::NetworkSectionError;
 
 pub use budget::{BudgetError, ReluBudget};
 pub use grouping::{GroupingRule, groups_by_agreement, random_groups};
-pub use jobs::{Job, RECIPE, SelectError, Shard, TEACHERS, select};
+pub use jobs::{Job, RECIPE, SelectError, Shard, TEACHERS, select, teacher_name};
 pub use penalty::{Penalty, PenaltySchedule};
 pub use planned::PlannedNetwork;
 pub use preview::{Preview, preview};

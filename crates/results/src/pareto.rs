@@ -45,6 +45,8 @@ pub struct Point {
     pub number: usize,
     /// Whether no other has at most its comparisons and at least its accuracy, and one of the two better.
     pub on_front: bool,
+    /// The same by multiply-adds.
+    pub on_multiply_adds_front: bool,
     /// The same for each of its measurements, in their order, among those of the same setting.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub private_fronts: Vec<PrivateFront>,
@@ -76,6 +78,24 @@ impl Group {
     /// What the papers print for the same images: accuracies on test images.
     pub fn papers(&self) -> Vec<PublishedPoint> {
         if self.on == "test" { reproduce::published(self.data) } else { Vec::new() }
+    }
+}
+
+/// A group with what follows from it, as data.
+#[derive(Clone, Debug, Serialize)]
+pub struct GroupReport<'a> {
+    #[serde(flatten)]
+    group: &'a Group,
+    /// Mean and deviation of recipes with several seeds.
+    seeds: Vec<SeedsLine>,
+    /// What the four papers and other methods print for the same images.
+    papers: Vec<PublishedPoint>,
+}
+
+impl<'a> GroupReport<'a> {
+    /// Of a group.
+    pub fn of(group: &'a Group) -> Self {
+        Self { group, seeds: group.seeds(), papers: group.papers() }
     }
 }
 
@@ -112,6 +132,7 @@ pub fn groups(found: Vec<RunRecord>) -> Result<Vec<Group>, CheckpointError> {
         groups[place].points.push(Point {
             number,
             on_front: false,
+            on_multiply_adds_front: false,
             private_fronts: Vec::new(),
             record,
             detail,

@@ -6,13 +6,15 @@
 //! measured.toml                                 what we measured, with command, recipe, seed and date
 //! entry      a table or figure, row by row
 //! resolve    rows become recipes, by way of those in `recipes/`
-//! predict    minutes on a GPU, from multiply-adds, epochs and measured step times
+//! price      what a recipe costs: networks to train, multiply-adds, minutes
+//! predict    minutes of one training, from multiply-adds, epochs and measured step times
 //! ```
 //!
 //! Nothing here needs tensors: the list is made and checked by any build.
 
 mod entry;
 mod predict;
+mod price;
 mod resolve;
 mod rivals;
 
@@ -22,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use recipes::data::DataKind;
 
-pub use resolve::predicted_minutes;
+pub use price::predicted_minutes;
 
 pub use entry::{Entry, Printed, ReproduceError, Row, RowTraining, SearchChanges, Teacher, Way};
 pub use rivals::Instead;
@@ -60,7 +62,7 @@ pub struct Measured {
     /// The same of the frozen model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integer_accuracy: Option<f64>,
-    /// What was another than the row asks for and the recipe's name does not say, such as the loss.
+    /// What was another than the row asks for and the recipe's name does not say, such as loss, epochs or teacher.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub differs: Option<String>,
     /// With which recipe.
@@ -103,6 +105,9 @@ pub struct PublishedPoint {
     pub accuracy: f64,
     /// Seconds, as printed.
     pub latency: Option<f64>,
+    /// Of that, homomorphic encryption and garbled circuits, where they are printed apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub he_gc: Option<[f64; 2]>,
 }
 
 impl PublishedPoint {
@@ -161,10 +166,13 @@ pub fn find(id: &str) -> Result<(&'static Paper, &'static Entry), ReproduceError
     })
 }
 
-/// Tables whose rows are fronts: networks made for few ReLUs, each with its count.
-const FRONTS: [&str; 15] = [
+/// Tables whose rows are fronts: networks made for few ReLUs, each with its count. Where tables of a paper print the same
+/// network with the same accuracy, the first named here has the point.
+const FRONTS: [&str; 17] = [
     "deepreduce-table-4",
     "deepreduce-table-5",
+    "deepreduce-table-2",
+    "deepreduce-table-7",
     "deepreduce-table-8-cifar10",
     "snl-table-2",
     "snl-table-3",
@@ -182,11 +190,18 @@ const FRONTS: [&str; 15] = [
 
 /// The points of the papers' fronts on a data set, of a row with several trainings the best; then those of other methods.
 pub fn published(data: DataKind) -> Vec<PublishedPoint> {
-    let mut points = Vec::new();
-    for (paper, entry) in entries().filter(|(_, entry)| FRONTS.contains(&entry.id.as_str())) {
-        for row in entry.rows.iter().filter(|row| row.data.unwrap_or(entry.data) == data) {
+    let mut points: Vec<PublishedPoint> = Vec::new();
+    let mut known = Vec::new();
+    for (paper, entry) in FRONTS.iter().filter_map(|id| find(id).ok()) {
+        let rows = entry.rows.iter().filter(|row| !row.baseline);
+        for row in rows.filter(|row| row.data.unwrap_or(entry.data) == data) {
             let best = entry.ways.iter().zip(&row.accuracy).max_by(|a, b| a.1.total_cmp(b.1));
             let (Some(printed), Some((way, accuracy))) = (&row.relus, best) else { continue };
+            let same = (&paper.paper, &row.network, row.budget, accuracy);
+            if known.contains(&same) {
+                continue;
+            }
+            known.push(same);
             points.push(PublishedPoint {
                 paper: paper.paper.clone(),
                 place: entry.place.clone(),
@@ -197,6 +212,7 @@ pub fn published(data: DataKind) -> Vec<PublishedPoint> {
                 relus: printed.value(),
                 accuracy: *accuracy,
                 latency: row.latency,
+                he_gc: row.he_gc,
             });
         }
     }
@@ -211,31 +227,13 @@ pub fn rivals(data: DataKind) -> impl Iterator<Item = PublishedPoint> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::path::Path;
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::path::{Path, PathBuf};
 
-    use recipes::method::OptimizeSection;
-    use recipes::method::sphynx::{CellsSource, LocationSource, SphynxSection};
     use recipes::recipe::Recipe;
 
     use super::*;
     use crate::Compared;
-
-    #[test]
-    fn a_sweeps_run_is_priced_with_the_teacher_that_it_trains_and_without_one_that_is_given() {
-        let recipe = |section: &str| {
-            let text = "[data]\nset = \"cifar100\"\n[network]\nname = \"resnet18\"\n[training]\nepochs = 100\nbatch = 128\n";
-            Recipe::from_toml(&format!("{text}{section}")).unwrap()
-        };
-        let plain = predicted_minutes(&recipe(""), None).unwrap();
-        let own = recipe("[optimize]\nmethod = \"deepreshape\"\nbudget = 100000\n");
-        let alone = predicted_minutes(&own, None).unwrap();
-        let mut given = own.clone();
-        given.teacher = Some(recipes::recipe::TeacherSection::new("runs/teacher"));
-        let taught = predicted_minutes(&given, Some(&recipe(""))).unwrap();
-        assert!((alone - taught - plain).abs() < 1e-9, "{alone} = {taught} + {plain}");
-        assert!(taught > plain, "a teacher takes time: {taught} and {plain}");
-    }
 
     #[test]
     fn every_row_resolves_and_has_the_relus_that_the_paper_prints() {
@@ -253,6 +251,10 @@ mod tests {
                     // It begins with the teacher's weights.
                     assert_eq!(teacher.network.name, run.recipe.network.name, "{what}");
                 }
+                if let (Some(Snl(_)), Some((_, teacher))) = (&run.recipe.optimize, &run.teacher) {
+                    // Which was trained as it is, thinned where it is thinned.
+                    assert_eq!(teacher.network, run.recipe.network, "{what}");
+                }
                 let Some(printed) = &run.row.relus else { continue };
                 match run.row.slip {
                     None => assert!(printed.fits(run.relus), "{what}: {} for {}", run.relus, printed.text()),
@@ -268,6 +270,25 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_of_a_teacher_belongs_to_one_recipe() {
+        let mut folders: BTreeMap<PathBuf, Recipe> = BTreeMap::new();
+        for (_, entry) in entries() {
+            for run in entry.runs().unwrap() {
+                let Some((folder, teacher)) = run.teacher else { continue };
+                assert_eq!(run.recipe.teacher.unwrap().checkpoint, folder, "{}", entry.id);
+                let known = folders.entry(folder).or_insert_with(|| teacher.clone());
+                assert_eq!(*known, teacher, "{}: {}", entry.id, run.row.row);
+            }
+        }
+        // ResNet-18 learns CIFAR-100 once for DeepReDuce and once, by another schedule, for DeepReShape.
+        let taught_by = |id: &str| find(id).unwrap().1.runs().unwrap().remove(0).teacher.unwrap();
+        let (deepreduce, deepreshape) = (taught_by("deepreduce-table-4"), taught_by("deepreshape-table-5"));
+        assert_eq!(deepreduce.1.network, deepreshape.1.network);
+        assert_ne!(deepreduce.1.training, deepreshape.1.training);
+        assert_ne!(deepreduce.0, deepreshape.0);
+    }
+
+    #[test]
     fn all_that_was_asked_for_is_there() {
         let has = |id: &str| find(id).unwrap_or_else(|error| panic!("{error}"));
         for table in [1, 2, 3, 4, 5, 7, 9] {
@@ -277,7 +298,7 @@ mod tests {
             has(&format!("deepreduce-figure-{figure}"));
             has(&format!("deepreshape-figure-{figure}"));
         }
-        for name in ["figure-3-deepreduce", "figure-3-snl", "figure-20-snl", "figure-20-tiny"] {
+        for name in ["figure-10", "figure-3-deepreduce", "figure-3-snl", "figure-20-snl", "figure-20-tiny"] {
             has(&format!("deepreshape-{name}"));
         }
         for name in ["table-2", "table-3", "table-5", "table-6", "figure-3-pruning", "figure-4", "figure-5"] {
@@ -286,7 +307,7 @@ mod tests {
         for table in [2, 3, 4, 5, 8, 9, 10, 11, 12, 14, 16] {
             has(&format!("deepreshape-table-{table}"));
         }
-        for table in [2, 3, 4, 9, 10, 12, 13, 14, 15] {
+        for table in [2, 3, 4, 9, 10, 12, 13, 14, 15, 16] {
             has(&format!("sphynx-table-{table}"));
         }
         for figure in [4, 5, 8] {
@@ -294,6 +315,24 @@ mod tests {
         }
         let text = find("snl-tabel-2").unwrap_err().to_string();
         assert!(text.contains("snl-table-2") && text.contains("--list"), "{text}");
+    }
+
+    #[test]
+    fn deepreshape_trains_deepreduces_networks_by_its_own_appendix() {
+        let pipelines = entries()
+            .filter(|(paper, entry)| paper.paper == "DeepReShape" && entry.ways.contains(&Way::Pipeline));
+        let mut count = 0;
+        for run in pipelines.flat_map(|(_, entry)| entry.runs().unwrap()) {
+            let (_, teacher) = run.teacher.unwrap();
+            for training in [&run.recipe.training, &teacher.training] {
+                assert_eq!(
+                    (training.epochs, training.schedule.kind),
+                    (200, recipes::recipe::ScheduleKind::Cosine)
+                );
+            }
+            count += 1;
+        }
+        assert!(count > 10, "{count}");
     }
 
     #[test]
@@ -338,6 +377,43 @@ mod tests {
         }
     }
 
+    /// Loss, epochs, cutout and teacher that are not the row's.
+    fn must_be_named(measured: &Measured, recipe: &Recipe, run: &RowTraining<'_>) {
+        let differs = measured.differs.as_deref().unwrap_or("");
+        let (ours, rows) = (&recipe.training, &run.recipe.training);
+        let kind = |recipe: &Recipe| recipe.training.loss.distillation.as_ref().map(std::mem::discriminant);
+        assert!(
+            kind(recipe) == kind(&run.recipe) || !differs.is_empty(),
+            "{} has another loss",
+            measured.recipe
+        );
+        let cutout = |recipe: &Recipe| recipe.training.augmentation.cutout > 0;
+        let named = [
+            (ours.epochs != rows.epochs, format!("{} epochs", ours.epochs)),
+            (cutout(recipe) && !cutout(&run.recipe), "cutout".to_owned()),
+            (
+                teacher_of(recipe) != run.teacher.as_ref().map(|(_, it)| network_of(it)),
+                "taught by".to_owned(),
+            ),
+        ];
+        for (is_other, name) in named {
+            assert_eq!(is_other, differs.contains(&name), "{}: {name} in {differs:?}", measured.row);
+        }
+    }
+
+    /// What a recipe trains: its network, or what a method makes of it.
+    fn network_of(recipe: &Recipe) -> String {
+        format!("{:?}{:?}", recipe.network, recipe.optimize)
+    }
+
+    /// The network of a teacher that one of our recipes names: a run has the name of its own recipe, and so has a frozen model.
+    fn teacher_of(recipe: &Recipe) -> Option<String> {
+        let path = &recipe.teacher.as_ref()?.checkpoint;
+        let name = path.iter().skip(1).filter(|part| *part != "trained").collect::<PathBuf>();
+        let file = Path::new("../../recipes").join(name).with_extension("toml");
+        Some(network_of(&Recipe::from_file(&Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()))
+    }
+
     #[test]
     fn what_we_measured_belongs_to_a_row() {
         for measured in measured() {
@@ -350,10 +426,7 @@ mod tests {
             let recipe = Recipe::from_file(&file).unwrap();
             assert_eq!(recipe.seed, measured.seed, "{}", measured.recipe);
             assert!(measured.command.contains(&measured.recipe), "{}", measured.command);
-            let loss =
-                |recipe: &Recipe| recipe.training.loss.distillation.as_ref().map(std::mem::discriminant);
-            let is_same = loss(&recipe) == loss(&run.recipe);
-            assert!(is_same || measured.differs.is_some(), "{} has another loss", measured.recipe);
+            must_be_named(measured, &recipe, run);
             // It was measured on the same network.
             if recipe.optimize.is_none() {
                 let spec = recipe.network.build(network::shape::Shape::image(32), 100).unwrap();
@@ -363,34 +436,16 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_a_search_of_sphynx_has_its_price() {
-        let recipe = |name: &str| Recipe::from_toml(recipes::ours::text(name).unwrap()).unwrap();
-        let minutes = |recipe: &Recipe| predicted_minutes(recipe, None).unwrap();
-        let changed = |recipe: &Recipe, change: &dyn Fn(&mut SphynxSection)| {
-            let mut recipe = recipe.clone();
-            let Some(OptimizeSection::Sphynx(section)) = &mut recipe.optimize else { unreachable!() };
-            change(section);
-            minutes(&recipe)
-        };
-        let search = recipe("sphynx-search-cifar100");
-        let alone = changed(&search, &|section| section.further.clear());
-        assert!(minutes(&search) > 2.0 * alone - 25.0, "three further networks, of which two are larger");
-        let published = changed(&search, &|section| {
-            section.further.clear();
-            section.cells = CellsSource::Published;
-        });
-        // Fifty epochs of 390 steps.
-        let searching = 50.0 * 390.0 * 76.6 / 60_000.0;
-        assert!((alone - published - searching).abs() < 1e-6, "{alone} {published}");
-        let given = changed(&search, &|section| {
-            section.further.clear();
-            section.locations = LocationSource::Published;
-        });
-        assert!(given < alone);
-        let mut taught = recipe("sphynx-kd-cifar100");
-        let with_its_teacher = minutes(&taught);
-        taught.training.loss.distillation = None;
-        assert!(with_its_teacher > 1.5 * minutes(&taught));
+    fn parts_of_a_latency_make_it() {
+        let mut count = 0;
+        for data in [DataKind::Cifar100, DataKind::TinyImageNet] {
+            for point in published(data) {
+                let (Some([he, gc]), Some(latency)) = (point.he_gc, point.latency) else { continue };
+                assert!((he + gc - latency).abs() <= 1.0, "{}: {he} + {gc} s for {latency} s", point.row);
+                count += 1;
+            }
+        }
+        assert_eq!(count, 4 + 5 + 12 + 10);
     }
 
     #[test]
@@ -405,6 +460,18 @@ mod tests {
         );
         assert_eq!((point("SNL", "49.9K").accuracy, point("SNL", "49.9K").latency), (73.75, Some(1.066)));
         assert_eq!(point("DeepReDuce", "28.67K").relus, 28_670);
+        // Three points of DeepReDuce's own front stand in Tables 2 and 7 alone. What those share with Table 4 is there once, and
+        // the small ResNets that Table 7 compares with are no points of DeepReDuce's.
+        let deepreduce = points.iter().filter(|point| point.paper == "DeepReDuce");
+        let mut front = crate::ParetoFront::default();
+        deepreduce.clone().for_each(|point| {
+            front.insert(point.relus, point.accuracy, point.printed_relus.as_str());
+        });
+        let on_front: Vec<_> = front.points().iter().map(|(_, _, relus)| *relus).collect();
+        assert!(["49K", "98K", "147.6K"].iter().all(|relus| on_front.contains(relus)), "{on_front:?}");
+        assert_eq!(deepreduce.clone().filter(|point| point.accuracy == 76.22).count(), 1);
+        assert!(deepreduce.clone().all(|point| !point.row.starts_with("ResNet")));
+        assert_eq!(deepreduce.count(), 10 + 6 + 4);
         assert_eq!(
             (point("Sphynx", "51.2K").accuracy, point("Sphynx", "230.0K").latency),
             (69.57, Some(5.120))

@@ -18,6 +18,9 @@ use sordino::recipes::recipe::Recipe;
 
 use support::scratch::ScratchFolder;
 
+/// The root of the source.
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
 fn sordino(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sordino")).args(arguments).output().unwrap()
 }
@@ -148,6 +151,25 @@ fn shared_signs_stand_beside_relus_by_their_comparisons() {
     }
 }
 
+/// What the page shows, as data: means over seeds, printed points, and the front by multiply-adds.
+#[test]
+fn the_data_of_the_page_are_in_the_json_too() {
+    let root = |name: &str| format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR"));
+    let folders = [root("results"), root("records/seeds")];
+    let groups = json(&["pareto", &folders[0], &folders[1], "--json"]);
+    let line = &groups[0]["seeds"][0];
+    assert_eq!((&line["relus"], &line["seeds"]), (&26_112.into(), &serde_json::json!([1, 2, 3])));
+    assert_eq!(line["teachers"].as_array().unwrap().len(), 2);
+    let papers = groups[0]["papers"].as_array().unwrap();
+    assert!(["SNL", "SENet"].iter().all(|name| papers.iter().any(|point| point["paper"] == *name)));
+    let points = groups[0]["points"].as_array().unwrap();
+    let on_front = points.iter().filter(|point| point["on_multiply_adds_front"] == true).count();
+    assert!(0 < on_front && on_front < points.len(), "{on_front}");
+    let text = answer(&["pareto", &folders[0], &folders[1]]);
+    assert!(text.contains("over 3 seeds, deviation 0.17; their teachers differ"), "{text}");
+    assert!(text.contains(&format!("{on_front} on that against multiply-adds (m)")), "{text}");
+}
+
 #[test]
 fn what_cannot_be_noted_is_refused() {
     let scratch = ScratchFolder::new("refused");
@@ -171,7 +193,10 @@ fn what_cannot_be_noted_is_refused() {
 #[test]
 fn the_papers_tables_are_listed_without_a_trainer() {
     let list = json(&["reproduce", "--list", "--json"]);
-    let list = list.as_array().unwrap();
+    let rivals = list["rivals"].as_array().unwrap();
+    let senet = |rival: &&Value| rival["paper"] == "SENet" && rival["data"] == "CIFAR-100";
+    assert_eq!(rivals.iter().filter(senet).count(), 8);
+    let list = list["tables"].as_array().unwrap();
     assert!(list.len() > 40, "{}", list.len());
     let table = list.iter().find(|entry| entry["id"] == "deepreshape-table-5").unwrap();
     let run = |row: &str| {
@@ -202,9 +227,26 @@ fn rows_become_recipes_that_can_be_used() {
     let student = Recipe::from_file(std::path::Path::new(files[1])).unwrap();
     assert!(teacher.optimize.is_none() && student.optimize.is_some());
     assert_eq!(teacher.network.name, student.network.name);
+    // The same again: all files are named.
+    let again = ["reproduce", "snl-table-2", "--row", "49.9K", "--recipes", &folder];
+    assert_eq!(answer(&again), written);
+    std::fs::write(files[1], "something else").unwrap();
+    let text = refusal(&again);
+    assert!(text.contains(files[1]) && text.contains("holds another recipe"), "{text}");
+    assert_eq!(std::fs::read_to_string(files[1]).unwrap(), "something else");
     assert_eq!(answer(&["reproduce"]), answer(&["reproduce", "--list"]));
     let rows = json(&["reproduce", "snl-table-2", "--row", "49.9K", "--out", &folder, "--watch", "--json"]);
     assert!(rows.as_array().unwrap().iter().any(|row| row["state"] == "queued"), "{rows}");
+    let text = answer(&["reproduce", "snl-table-2", "--row", "49.9K", "--dry-run"]);
+    assert!(
+        text.contains("ResNet18-49-9K-SNL\n") && text.contains("teachers: teacher-resnet18-seed1-"),
+        "{text}"
+    );
+    let text = refusal(&["reproduce", "snl-table-2", "--row", "49.9K", "--watch", "--only", "wrong"]);
+    assert!(
+        text.contains("expected one of teacher-resnet18-seed1-") && text.contains("ResNet18-49-9K-SNL"),
+        "{text}"
+    );
     let text = refusal(&["reproduce", "--watch"]);
     assert!(text.contains("--watch needs a table or figure"), "{text}");
     let text = refusal(&["reproduce", "--row", "m=8"]);
@@ -228,6 +270,25 @@ fn the_results_that_come_with_the_source_are_measured_to_the_end() {
         assert!(point["private"][0]["protocol_version"].is_u64(), "{title}");
         assert!(point["private_fronts"][0]["total_bytes"].is_boolean(), "{title}");
         assert!(!point["detail"]["layers"].as_array().unwrap().is_empty(), "{title}");
+    }
+}
+
+/// What a model that ships does is told by its note and by the record of its network.
+#[test]
+fn records_name_the_models_that_ship_and_agree_with_their_notes() {
+    let read =
+        |path: String| -> Value { serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap() };
+    for (record, model) in [
+        ("hybrenet-13k-cifar100", "hybrenet-13k-cifar100"),
+        ("hybrenet-26k-cifar100", "hybrenet-26k-cifar100"),
+        ("hybrenet-52k-cifar100", "hybrenet-52k-cifar100"),
+        ("signet-lean", "signet-lean-cifar100"),
+    ] {
+        let note = read(format!("{SOURCE}/models/{model}.frozen.json"));
+        let record = read(format!("{SOURCE}/results/{record}/record.json"));
+        assert_eq!(record["model"]["digest"], note["digest"], "{model}");
+        let of_note = 100.0 * note["accuracy"]["integer"].as_f64().unwrap();
+        assert!((record["integer_accuracy"].as_f64().unwrap() - of_note).abs() < 1e-6, "{model}");
     }
 }
 
@@ -269,6 +330,28 @@ fn models_are_checked_against_the_notes_beside_them() {
         assert!(text.contains(expected) && text.contains("0 of 1 models"), "{text}");
     };
     let share = tried["integer_accuracy"].as_f64().unwrap();
+    // A record that names the file must say the same; one of another file says nothing of it.
+    let record = |digest: &Value, share: f64| {
+        let text =
+            std::fs::read_to_string(format!("{SOURCE}/results/resnet18-cifar100/record.json")).unwrap();
+        let mut record: Value = serde_json::from_str(&text).unwrap();
+        record["model"] = serde_json::json!({ "file": "tiny.sordino", "digest": digest });
+        (record["integer_accuracy"], record["integer_images"]) = ((100.0 * share).into(), 8.into());
+        std::fs::create_dir_all(scratch.at("results")).unwrap();
+        std::fs::write(scratch.at("results/record.json"), record.to_string()).unwrap();
+    };
+    record(&tried["digest"], share);
+    assert_eq!(json(&[&check[..], &["--json"]].concat())[0]["recorded"], share);
+    record(&tried["digest"], if share > 0.5 { share - 0.125 } else { share + 0.125 });
+    negative("its record differs");
+    record(&"00".into(), 0.0);
+    answer(&[&check[..], &["--records", &scratch.at("results")]].concat());
+    let text = refusal(&[&check[..], &["--records", &scratch.at("nowhere")]].concat());
+    assert!(text.contains("nothing at"), "{text}");
+    for flag in ["--watch", "--slurm", "--out=o", "--device=cpu", "--shard-mib=5"] {
+        let text = refusal(&[&check[..], &[flag]].concat());
+        assert!(text.contains("--check") && text.contains(flag.split('=').next().unwrap()), "{text}");
+    }
     note(&tried["digest"], (if share > 0.5 { share - 0.125 } else { share + 0.125 }).into());
     negative("differs");
     note(&"00".into(), share.into());

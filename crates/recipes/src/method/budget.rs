@@ -25,7 +25,8 @@ impl ReluBudget {
         let baseline = whole.comparisons;
         let budget = match self {
             Self::Count(count) => count,
-            Self::FractionOfBaseline(fraction) => (baseline as f64 * fraction).floor() as u64,
+            // 29% of 100 are 29, though the nearest binary fractions make a little less of them.
+            Self::FractionOfBaseline(fraction) => (baseline as f64 * fraction + 1e-6).floor() as u64,
         };
         if budget == 0 {
             return Err(BudgetError::Zero);
@@ -76,10 +77,21 @@ impl fmt::Display for ReluBudget {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Count(count) => write!(formatter, "{count}"),
-            Self::FractionOfBaseline(fraction) => write!(formatter, "{}%", fraction * 100.0),
+            Self::FractionOfBaseline(fraction) => write!(formatter, "{}%", percent(*fraction)),
         }
     }
 }
+
+/// The shortest decimal that is read as this fraction: 7, where 100 times the binary 0.07 is 7.000000000000001.
+fn percent(fraction: f64) -> String {
+    let exact = fraction * 100.0;
+    let is_read_as_it = |text: &String| text.parse::<f64>().is_ok_and(|percent| percent / 100.0 == fraction);
+    let shortest = (0..=DECIMALS).map(|decimals| format!("{exact:.decimals$}")).find(is_read_as_it);
+    shortest.unwrap_or_else(|| exact.to_string())
+}
+
+/// The most decimals of a percent that are tried.
+const DECIMALS: usize = 17;
 
 /// As a recipe writes it: a number, or a text such as `"25%"`.
 #[derive(Serialize, Deserialize)]
@@ -200,6 +212,22 @@ mod tests {
         }
         for text in ["0", "0%", "0K"] {
             assert_eq!(text.parse::<ReluBudget>(), Err(BudgetError::Zero), "{text}");
+        }
+    }
+
+    #[test]
+    fn percents_are_written_as_they_are_read() {
+        let tenths = (1..1000).map(|tenth| match tenth % 10 {
+            0 => format!("{}%", tenth / 10),
+            rest => format!("{}.{rest}%", tenth / 10),
+        });
+        for text in tenths.chain(["0.01%".to_owned(), "33.333%".to_owned(), "99.9999%".to_owned()]) {
+            let budget: ReluBudget = text.parse().unwrap();
+            assert_eq!(budget.to_string(), text);
+        }
+        for percent in 1..100 {
+            let budget: ReluBudget = format!("{percent}%").parse().unwrap();
+            assert_eq!(budget.resolve("net", relus(100)), Ok(percent), "{percent}%");
         }
     }
 

@@ -85,8 +85,8 @@ fn shareable_teacher(run: &SweepRun, out: &Path) -> Option<Recipe> {
     Some(teacher)
 }
 
-/// A name that another teacher does not have, and that stays when the sweep is extended.
-fn teacher_name(teacher: &Recipe) -> String {
+/// A name that no teacher of another recipe has, and that stays when others come to it.
+pub fn teacher_name(teacher: &Recipe) -> String {
     let plain = |character: char| if character.is_ascii_alphanumeric() { character } else { '-' };
     let network: String = teacher.network.name.chars().map(plain).collect();
     let digest = blake3::hash(teacher.to_toml().as_bytes()).to_hex();
@@ -149,21 +149,35 @@ impl std::fmt::Display for Shard {
 
 /// A name that no job has.
 #[derive(Debug, thiserror::Error)]
-#[error("there is no run {name:?}{advice}; --plan lists them")]
+#[error("there is no run {name:?}{near}; expected one of {}", listed(.names))]
 pub struct SelectError {
     name: String,
-    advice: String,
+    near: String,
+    /// Those that there are.
+    names: Vec<String>,
 }
 
 impl SelectError {
     fn unknown(name: &str, jobs: &[Job]) -> Self {
-        let near = jobs.iter().map(|job| &job.name).max_by(|one, other| {
+        let names: Vec<String> = jobs.iter().map(|job| job.name.clone()).collect();
+        let near = names.iter().max_by(|one, other| {
             strsim::jaro_winkler(one, name).total_cmp(&strsim::jaro_winkler(other, name))
         });
-        let advice = near.map_or_else(String::new, |near| format!("; the nearest name is {near:?}"));
-        Self { name: name.to_owned(), advice }
+        let near = near.map_or_else(String::new, |near| format!("; the nearest name is {near:?}"));
+        Self { name: name.to_owned(), near, names }
     }
 }
+
+/// All names, or the first of many and how many more there are.
+fn listed(names: &[String]) -> String {
+    match names.len().checked_sub(NAMES).filter(|more| *more > 0) {
+        None => names.join(", "),
+        Some(more) => format!("{}, and {more} more", names[..NAMES].join(", ")),
+    }
+}
+
+/// So many names are listed.
+const NAMES: usize = 12;
 
 #[cfg(test)]
 mod tests {
@@ -252,9 +266,16 @@ mod tests {
         let teacher = select(&jobs, std::slice::from_ref(&jobs[0].name), None).unwrap();
         assert_eq!(names(&teacher), [jobs[0].name.as_str()]);
         let error = select(&jobs, &["a-200-seed".to_owned()], None).unwrap_err().to_string();
-        assert!(
-            error.contains("a-200-seed") && error.contains("nearest") && error.contains("--plan"),
-            "{error}"
+        let all = names(&jobs).join(", ");
+        assert_eq!(
+            error,
+            format!(
+                "there is no run \"a-200-seed\"; the nearest name is \"a-200-seed2\"; expected one of {all}"
+            )
         );
+        let many = Job::of_sweep(runs(&[100, 200], &(1..=10).collect::<Vec<_>>()), Path::new("out"));
+        let error = select(&many, &["b".to_owned()], None).unwrap_err().to_string();
+        assert!(error.contains(&many[11].name) && !error.contains(&many[12].name), "{error}");
+        assert!(error.ends_with(", and 18 more"), "{error}");
     }
 }

@@ -11,8 +11,8 @@ use network::walk::StageIndex;
 
 use super::sphynx::{self, SphynxPlan};
 use super::{
-    DeepReduceSection, OptimizeError, OptimizeSection, PlannedNetwork, ReluBudget, SharedSignsSection,
-    candidates, hybrenet, shared_signs,
+    DeepReduceSection, DeepReshapeSection, OptimizeError, OptimizeSection, PlannedNetwork, ReluBudget,
+    SharedSignsSection, candidates, hybrenet, shared_signs,
 };
 use crate::checkpoint;
 use crate::recipe::{NetworkSection, Recipe};
@@ -99,12 +99,7 @@ pub fn preview(recipe: &Recipe, shape: Shape, classes: usize) -> Result<Preview,
             deepreduced(deepreduce, &whole()?)
         }
         OptimizeSection::DeepReshape(deepreshape) => {
-            must_be_plain(recipe)?;
-            let whole = whole()?;
-            let budget = whole.budget(deepreshape.budget)?;
-            let order = CriticalityOrder::parse(&deepreshape.order)?;
-            let plan = hybrenet::plan_for(whole.name, &whole.spec, &order, budget, deepreshape.keep_network)?;
-            Ok(Preview::Networks(vec![plan]))
+            Ok(Preview::Networks(vec![deepreshape.plan(recipe, &whole()?.spec)?]))
         }
     }
 }
@@ -165,6 +160,19 @@ fn shared(
     let Some(mask) = &section.mask else { return Ok(Preview::Networks(vec![plan])) };
     let budget = mask.budget.resolve(&plan.network, plan.cost.counts())?;
     Ok(Preview::Masked { plan: Box::new(plan), budget })
+}
+
+impl DeepReshapeSection {
+    /// The network of the budget, made from the recipe's own as built.
+    ///
+    /// # Errors
+    /// When the recipe's network is reduced already, or has no size within the budget.
+    pub fn plan(&self, recipe: &Recipe, spec: &NetworkSpec) -> Result<PlannedNetwork, OptimizeError> {
+        must_be_plain(recipe)?;
+        let budget = self.budget.resolve(spec.name(), Cost::of(spec).counts())?;
+        let order = CriticalityOrder::parse(&self.order)?;
+        hybrenet::plan_for(&recipe.network.name, spec, &order, budget, self.keep_network)
+    }
 }
 
 impl SharedSignsSection {

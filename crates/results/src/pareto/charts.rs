@@ -63,26 +63,18 @@ pub(super) fn against_total_bytes(group: &Group) -> Option<String> {
 
 /// What the server computes, and most of what homomorphic encryption costs. The papers' points come without.
 pub(super) fn against_multiply_adds(group: &Group) -> String {
-    let mut marks: Vec<Mark> = group
-        .points
-        .iter()
-        .map(|point| {
-            let (record, accuracy) = (&point.record, point.record.accuracy().0);
-            let title = format!(
-                "{}: {:.1} million multiply-adds, {accuracy:.2}%",
-                record.title,
-                record.macs as f64 / 1e6
-            );
-            Mark {
-                x: record.macs as f64,
-                y: accuracy,
-                label: point.number.to_string(),
-                title,
-                on_front: false,
-            }
-        })
-        .collect();
-    find_front(&mut marks);
+    let marks = group.points.iter().map(|point| {
+        let (record, accuracy) = (&point.record, point.record.accuracy().0);
+        let millions = record.macs as f64 / 1e6;
+        Mark {
+            x: record.macs as f64,
+            y: accuracy,
+            label: point.number.to_string(),
+            title: format!("{}: {millions:.1} million multiply-adds, {accuracy:.2}%", record.title),
+            on_front: point.on_multiply_adds_front,
+        }
+    });
+    let marks = marks.collect();
     let name = "ours, numbered as in the table; pale where beaten".to_owned();
     let series = vec![Series { name, color: 0, is_ours: true, marks }];
     let x_text = |value: f64| format!("{}M", value / 1e6);

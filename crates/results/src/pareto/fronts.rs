@@ -64,13 +64,11 @@ impl Group {
 
     /// Marks who is on which front.
     pub(super) fn mark_fronts(&mut self) {
-        let mut front = ParetoFront::default();
-        for (index, point) in self.points.iter().enumerate() {
-            front.insert(point.record.comparisons(), point.record.accuracy().0, index);
-        }
-        let unbeaten: Vec<usize> = front.points().iter().map(|(_, _, index)| *index).collect();
+        let by_comparisons = self.unbeaten(|point| point.record.comparisons());
+        let by_multiply_adds = self.unbeaten(|point| point.record.macs);
         for (index, point) in self.points.iter_mut().enumerate() {
-            point.on_front = unbeaten.contains(&index);
+            point.on_front = by_comparisons.contains(&index);
+            point.on_multiply_adds_front = by_multiply_adds.contains(&index);
             point.private_fronts = vec![PrivateFront::default(); point.record.private.len()];
         }
         let microseconds = |timing: &PrivateTiming| (timing.online_s * 1e6) as u64;
@@ -80,6 +78,15 @@ impl Group {
         for (point, timing) in self.unbeaten_by(PrivateTiming::total_bytes) {
             self.points[point].private_fronts[timing].total_bytes = true;
         }
+    }
+
+    /// Places of the results that no other beats.
+    fn unbeaten(&self, cost: impl Fn(&Point) -> u64) -> Vec<usize> {
+        let mut front = ParetoFront::default();
+        for (place, point) in self.points.iter().enumerate() {
+            front.insert(cost(point), point.record.accuracy().0, place);
+        }
+        front.points().iter().map(|(_, _, place)| *place).collect()
     }
 
     /// Places of the measurements that none of the same setting beats.
@@ -141,6 +148,19 @@ mod tests {
         assert_eq!(group.settings().len(), 2);
         assert_eq!(group.measured(&group.settings()[0]).count(), 3);
         assert_eq!(group.unmeasured(), 0);
+    }
+
+    #[test]
+    fn each_cost_has_its_own_front() {
+        let of = |title: &str, relus: u64, macs: u64, accuracy: f64| ResultRecord {
+            macs,
+            ..example(title, relus, accuracy)
+        };
+        let group =
+            group(vec![of("small", 100, 900, 60.0), of("cheap", 200, 500, 59.0), of("both", 300, 400, 70.0)]);
+        let fronts: Vec<_> =
+            group.points.iter().map(|point| (point.on_front, point.on_multiply_adds_front)).collect();
+        assert_eq!(fronts, [(true, false), (false, false), (true, true)]);
     }
 
     #[test]

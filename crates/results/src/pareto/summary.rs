@@ -110,7 +110,7 @@ impl GroupSummary {
 
 impl OurPoint {
     fn of(point: &Point, settings: &[Setting<'_>]) -> Self {
-        let Point { number, on_front, private_fronts, record, detail } = point;
+        let Point { number, on_front, private_fronts, record, detail, .. } = point;
         let measured = |(timing, front): (&PrivateTiming, &PrivateFront)| {
             Some(Measurement {
                 setting: settings.iter().position(|setting| *setting == timing.setting())?,

@@ -60,6 +60,9 @@ pub struct Row {
     /// Seconds.
     #[serde(default)]
     pub latency: Option<f64>,
+    /// Of that, homomorphic encryption and garbled circuits.
+    #[serde(default)]
+    pub he_gc: Option<[f64; 2]>,
     /// What SNL or pruning keeps, or what Sphynx builds for.
     #[serde(default)]
     pub budget: Option<u64>,
@@ -72,6 +75,9 @@ pub struct Row {
     /// Another data set than the entry's.
     #[serde(default)]
     pub data: Option<DataKind>,
+    /// Whether the paper shows it to compare with, so that it is no point of the paper's front.
+    #[serde(default)]
+    pub baseline: bool,
     /// Another recipe than the entry's.
     #[serde(default)]
     pub recipe: Option<String>,

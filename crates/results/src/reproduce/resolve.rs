@@ -3,25 +3,23 @@
 use std::path::PathBuf;
 
 use network::cost::Cost;
-use network::design::CriticalityOrder;
 use network::shape::Shape;
-use network::spec::{Draft, NetworkSpec};
-use network::zoo::genotype::Genotype;
+use network::spec::NetworkSpec;
 use recipes::data::DataKind;
 use recipes::method::l1_pruning::L1PruningSection;
-use recipes::method::sphynx::{CellsSource, LocationSource, SphynxPlan, SphynxSection, Strategy, plan};
-use recipes::method::{
-    DeepReduceSection, OptimizeError, OptimizeSection, PlannedNetwork, ReluBudget, SnlSection, candidates,
-    own_teacher,
-};
+use recipes::method::sphynx::{CellsSource, LocationSource, SphynxSection};
+use recipes::method::{DeepReduceSection, OptimizeSection, ReluBudget, SnlSection, teacher_name};
 use recipes::method::{Granularity, PenaltySchedule};
-use recipes::recipe::{Distillation, NetworkSection, Recipe, TeacherSection, TrainOn};
+use recipes::recipe::{Distillation, NetworkSection, Recipe, TeacherSection};
 
 use super::entry::Teacher;
-use super::{Entry, ReproduceError, Row, RowTraining, Way, measured, predict};
+use super::price::{cost, price, training_minutes};
+use super::{Entry, ReproduceError, Row, RowTraining, Way, measured};
 
 /// What trains the teacher of a search whose own recipe only fine-tunes.
 const PLAIN: &str = "deepreshape-hybrenet-cifar100";
+/// Where teachers are kept, for all tables: those of one recipe have one folder.
+const TEACHERS: &str = "runs";
 /// What SNL begins with.
 const SNL_BASELINE: &str = "snl-baseline-cifar100";
 
@@ -37,9 +35,10 @@ impl Entry {
 
     fn run<'a>(&self, row: &'a Row, index: usize, way: Way) -> Result<RowTraining<'a>, ReproduceError> {
         let data = row.data.unwrap_or(self.data);
-        let recipe = self.recipe(row, way)?;
+        let mut recipe = self.recipe(row, way)?;
         let spec = build(&recipe.network, data)?;
         let teacher = way.has_teacher().then(|| self.teacher(&recipe, data)).transpose()?;
+        recipe.teacher = teacher.as_ref().map(|(folder, _)| TeacherSection::new(folder));
         let teacher_macs = match &teacher {
             Some((_, teacher)) => Some(Cost::of(&build(&teacher.network, data)?).macs),
             None => None,
@@ -71,7 +70,7 @@ impl Entry {
         })
     }
 
-    /// The recipe of a row.
+    /// The recipe of a row, without its teacher.
     fn recipe(&self, row: &Row, way: Way) -> Result<Recipe, ReproduceError> {
         let name = row.recipe.as_ref().unwrap_or(&self.recipe);
         let mut recipe = ours(name)?;
@@ -91,10 +90,7 @@ impl Entry {
             Way::SphynxCells | Way::SphynxGrid => Some(sphynx(row, way, recipe.optimize.take())?),
             Way::None | Way::Kd | Way::Dkd => None,
         };
-        recipe.teacher = match way {
-            _ if !way.has_teacher() => None,
-            _ => Some(TeacherSection::new(self.teacher_folder(&recipe))),
-        };
+        recipe.teacher = None;
         Ok(recipe)
     }
 
@@ -112,28 +108,6 @@ impl Entry {
         }
         training.epochs = self.epochs.unwrap_or(training.epochs);
         training.evaluate_every = training.epochs;
-    }
-
-    fn teacher_folder(&self, recipe: &Recipe) -> PathBuf {
-        let set = match recipe.data.set {
-            DataKind::Cifar10 => "cifar10",
-            DataKind::TinyImageNet => "tiny-imagenet",
-            _ => "cifar100",
-        };
-        let base = match self.teacher {
-            Teacher::ResNet18 => "resnet18",
-            Teacher::Same | Teacher::Snl | Teacher::Sphynx => &recipe.network.name,
-        };
-        // What a search begins with has no ReLU in its stem.
-        let prefix = match (self.teacher, &recipe.optimize) {
-            (Teacher::Snl, _) => "snl-",
-            (Teacher::Sphynx, _) => "teacher-",
-            (_, Some(OptimizeSection::Snl(_))) => "start-",
-            (_, Some(OptimizeSection::L1Pruning(_))) => "full-",
-            _ => "",
-        };
-        let plain = base.replace([':', ',', '='], "-");
-        PathBuf::from("runs").join(format!("{prefix}{plain}-{set}"))
     }
 
     /// How the teacher of a recipe is trained, and where it is expected.
@@ -167,12 +141,13 @@ impl Entry {
             Teacher::Same | Teacher::Snl => NetworkSection::named(&recipe.network.name),
             Teacher::Sphynx => NetworkSection::named(&format!("{},modules=relu", recipe.network.name)),
         };
+        // A search begins with the weights of its own network, thinned where that is.
         if matches!(recipe.optimize, Some(OptimizeSection::Snl(_))) {
-            network.stem = recipe.network.stem;
+            network = recipe.network.clone();
         }
         teacher.network = network;
         teacher.title = format!("the teacher {} on {}", teacher.network.name, data.name());
-        Ok((self.teacher_folder(recipe), teacher))
+        Ok((PathBuf::from(TEACHERS).join(teacher_name(&teacher)), teacher))
     }
 }
 
@@ -248,188 +223,6 @@ fn sphynx(row: &Row, way: Way, own: Option<OptimizeSection>) -> Result<OptimizeS
 
 /// Epochs for which a candidate of a grid is trained; the paper takes 600.
 const GRID_EPOCHS: u32 = 100;
-
-/// What the result of a recipe costs, as far as it is known before: pruning makes another network, and so does a search, whose cells
-/// are taken to cost what the published ones do.
-fn cost(recipe: &Recipe, spec: &NetworkSpec) -> Result<Cost, ReproduceError> {
-    let whole = Cost::of(spec);
-    match &recipe.optimize {
-        Some(OptimizeSection::L1Pruning(section)) => {
-            let budget = section.budget.resolve(spec.name(), whole.counts()).map_err(OptimizeError::from)?;
-            Ok(section.plan(recipe, spec, budget)?.map_or(whole, |plan| plan.cost))
-        }
-        Some(OptimizeSection::Sphynx(section)) => {
-            let plans = sphynx_plans(recipe, section, spec)?;
-            Ok(sphynx_network(plans.first().expect("a recipe asks for one network at least"))?.cost)
-        }
-        _ => Ok(whole),
-    }
-}
-
-/// The networks that a search of Sphynx ends with.
-fn sphynx_plans(
-    recipe: &Recipe,
-    section: &SphynxSection,
-    spec: &NetworkSpec,
-) -> Result<Vec<SphynxPlan>, ReproduceError> {
-    let Draft { input, classes, .. } = spec.draft();
-    Ok(plan(recipe, section, *input, *classes)?)
-}
-
-/// One of them; what a search has to find is taken to cost what the published one does.
-fn sphynx_network(plan: &SphynxPlan) -> Result<PlannedNetwork, ReproduceError> {
-    let cells = plan.known_cells()?.unwrap_or_else(Genotype::sphynx);
-    let reduce = plan.known_locations()?.unwrap_or([0, 1]);
-    Ok(plan.network(&cells, reduce)?)
-}
-
-/// Networks to train, and minutes for all of them.
-fn price(recipe: &Recipe, spec: &NetworkSpec, teacher: Option<u64>) -> Result<(usize, f64), ReproduceError> {
-    let epochs = recipe.training.epochs;
-    let macs = Cost::of(spec).macs;
-    match &recipe.optimize {
-        None => Ok((1, training_minutes(recipe, macs, teacher, epochs))),
-        Some(OptimizeSection::Snl(section)) => {
-            let search = match (section.taylor_epochs, section.penalty) {
-                (Some(epochs), _) | (None, PenaltySchedule::Paced { epochs, .. }) => epochs,
-                // It has no length of its own; taken to be as long as our own schedule for small budgets.
-                (None, PenaltySchedule::Patient { .. }) => PATIENT_EPOCHS,
-            };
-            Ok((1, training_minutes(recipe, macs, teacher, epochs + search)))
-        }
-        Some(OptimizeSection::Senet(section)) => {
-            Ok((1, training_minutes(recipe, macs, teacher, epochs + section.epochs)))
-        }
-        Some(OptimizeSection::L1Pruning(section)) => {
-            let (macs, teacher) = (cost(recipe, spec)?.macs, teacher.filter(|_| section.distill));
-            Ok((1, training_minutes(recipe, macs, teacher, epochs)))
-        }
-        Some(OptimizeSection::DeepReduce(section)) => {
-            let probes = if section.order.is_some() { 0 } else { spec.stage_count() };
-            // Which candidates there are depends on the order; how many and how large does hardly.
-            let any: Vec<String> = (1..=spec.stage_count()).rev().map(|stage| stage.to_string()).collect();
-            let order = section.order.clone().unwrap_or_else(|| any.join(","));
-            let order = CriticalityOrder::parse(&order).map_err(OptimizeError::from)?;
-            let plans = candidates::pipeline(&recipe.network.name, spec, &order, section.single_blocks)?;
-            let candidates =
-                plans.iter().map(|plan| training_minutes(recipe, plan.cost.macs, teacher, epochs));
-            let probing = probes as f64 * training_minutes(recipe, macs, teacher, epochs);
-            Ok((plans.len() + probes, probing + candidates.sum::<f64>()))
-        }
-        Some(OptimizeSection::DeepReshape(_) | OptimizeSection::SharedSigns(_)) => {
-            Ok((1, training_minutes(recipe, macs, teacher, epochs)))
-        }
-        Some(OptimizeSection::Sphynx(section)) => sphynx_price(recipe, section, spec, teacher),
-    }
-}
-
-/// All parts of a search of Sphynx: cells, places for each network that asks for them, a teacher of its own, the networks.
-fn sphynx_price(
-    recipe: &Recipe,
-    section: &SphynxSection,
-    spec: &NetworkSpec,
-    teacher: Option<u64>,
-) -> Result<(usize, f64), ReproduceError> {
-    let epochs = if section.only_search { 0 } else { recipe.training.epochs };
-    let search = &section.cell_search;
-    let cell_epochs = if section.searches_cells() { search.epochs } else { 0 };
-    let steps = u64::from(cell_epochs) * (images(recipe) / 2 / search.batch().max(1) as u64);
-    let forward_passes = if search.strategy == Strategy::DartsSecond { SECOND_ORDER } else { 1.0 };
-    let step = SEARCH_STEP_MS * (search.depth as f64 / SEARCHED_DEPTH) * forward_passes;
-    let mut minutes = steps as f64 * step / 60_000.0;
-    let (mut trained, mut teacher) = (0, teacher);
-    let needs_teacher = recipe.training.loss.distillation.is_some() && recipe.teacher.is_none();
-    for plan in &sphynx_plans(recipe, section, spec)? {
-        let network = sphynx_network(plan)?;
-        // The first network's teacher serves all.
-        if needs_teacher && teacher.is_none() {
-            let taught = NetworkSection::named(&format!("{},modules=relu", network.network));
-            let Draft { input, classes, .. } = spec.draft();
-            let macs = Cost::of(&taught.build(*input, *classes)?).macs;
-            minutes += training_minutes(recipe, macs, None, epochs);
-            teacher = Some(macs);
-        }
-        minutes += training_minutes(recipe, network.cost.macs, teacher, epochs);
-        trained += usize::from(!section.only_search);
-        if plan.known_locations()?.is_none() {
-            let search = &section.location_search;
-            let steps = u64::from(search.epochs) * (images(recipe) / 2 / search.batch.max(1) as u64);
-            let networks = 1.0 + f64::from(search.companions) / 2.0;
-            minutes += steps as f64 * LOCATION_STEP_MS * networks / 60_000.0;
-            if let Some(epochs) = search.grid_epochs {
-                let candidates = plan.candidates(section).len();
-                trained += candidates;
-                let mut alone = recipe.clone();
-                alone.data.train_on = TrainOn::Split;
-                minutes += candidates as f64 * training_minutes(&alone, network.cost.macs, None, epochs);
-            }
-        }
-    }
-    Ok((trained, minutes))
-}
-
-/// A step of a search of eight cells, estimated: from one that was written in PyTorch, outside this code
-/// (docs/src/results/search.md). It takes the time of its operations, not of its multiplications or images.
-const SEARCH_STEP_MS: f64 = 76.6;
-const SEARCHED_DEPTH: f64 = 8.0;
-/// How much longer one of second order takes: two losses of the weights more, a guess.
-const SECOND_ORDER: f64 = 2.0;
-/// A step of a search of places, weights and scores: 390 of them took 3.2 s (docs/src/results/search.md). A companion is taken
-/// for half a step more, a guess.
-const LOCATION_STEP_MS: f64 = 8.2;
-/// Epochs that a search by the authors' schedule is priced at.
-const PATIENT_EPOCHS: u32 = 80;
-
-/// Images that are learned from.
-fn images(recipe: &Recipe) -> u64 {
-    let all = match recipe.data.set {
-        DataKind::TinyImageNet => 100_000,
-        DataKind::Synthetic => recipe.data.request().synthetic.training,
-        _ => 50_000,
-    };
-    (all - recipe.data.held_out_of(all)) as u64
-}
-
-fn training_minutes(recipe: &Recipe, macs: u64, teacher: Option<u64>, epochs: u32) -> f64 {
-    predict::minutes(macs, teacher, epochs, images(recipe), recipe.training.batch)
-}
-
-/// Minutes on one H200 for all that a recipe trains, predicted; a teacher that it trains for itself counts, one that is given
-/// does not.
-///
-/// # Errors
-/// When a network cannot be built.
-pub fn predicted_minutes(recipe: &Recipe, teacher: Option<&Recipe>) -> Result<f64, ReproduceError> {
-    let own = own_teacher(recipe);
-    let spec_of = |recipe: &Recipe| {
-        let (side, classes) = dimensions(recipe);
-        recipe.network.build(Shape::image(side), classes)
-    };
-    let teacher_macs = match own.as_ref().or(teacher) {
-        Some(teacher) => Some(Cost::of(&spec_of(teacher)?).macs),
-        None => None,
-    };
-    let (_, minutes) = price(recipe, &spec_of(recipe)?, teacher_macs)?;
-    let first = own
-        .zip(teacher_macs)
-        .map_or(0.0, |(own, macs)| training_minutes(&own, macs, None, own.training.epochs));
-    Ok(first + minutes)
-}
-
-/// Side of an image and number of classes, as far as a recipe tells.
-fn dimensions(recipe: &Recipe) -> (usize, usize) {
-    let request = recipe.data.request();
-    match recipe.data.set {
-        DataKind::Synthetic => (request.synthetic.side, SYNTHETIC_CLASSES),
-        set => {
-            let (side, classes) = set.dimensions().unwrap_or((32, 100));
-            (request.side.unwrap_or(side), classes)
-        }
-    }
-}
-
-/// Classes of the synthetic set.
-const SYNTHETIC_CLASSES: usize = 10;
 
 fn build(section: &NetworkSection, data: DataKind) -> Result<NetworkSpec, ReproduceError> {
     let (side, classes) = data.dimensions().unwrap_or((32, 100));

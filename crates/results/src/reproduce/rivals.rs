@@ -54,6 +54,8 @@ struct RivalPoint {
     accuracy: f64,
     #[serde(default)]
     latency: Option<f64>,
+    #[serde(default)]
+    he_gc: Option<[f64; 2]>,
 }
 
 #[derive(Deserialize)]
@@ -80,6 +82,7 @@ pub(super) fn points(data: DataKind) -> impl Iterator<Item = PublishedPoint> {
             relus: point.relus.value(),
             accuracy: point.accuracy,
             latency: point.latency,
+            he_gc: point.he_gc,
         })
     })
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
-use results::pareto::{Group, groups, page};
+use results::pareto::{Group, GroupReport, Point, groups, page};
 use results::reproduce::PublishedPoint;
 use results::{RecordError, ResultRecord, RunRecord, Setting, collect};
 
@@ -45,7 +45,8 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         std::fs::write(path, page(&groups)).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if arguments.json {
-        return write_json(out, &groups);
+        let reports: Vec<_> = groups.iter().map(GroupReport::of).collect();
+        return write_json(out, &reports);
     }
     for (index, group) in groups.iter().enumerate() {
         if index > 0 {
@@ -62,18 +63,26 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
 fn write_group(group: &Group, out: &mut dyn Write) -> anyhow::Result<()> {
     let on_front = group.points.iter().filter(|point| point.on_front).count();
     let (count, noun) = (group.points.len(), group.noun());
-    writeln!(out, "{}: {on_front} of {count} on the front (*) of accuracy against {noun}\n", group.title())?;
+    let by_work = group.points.iter().filter(|point| point.on_multiply_adds_front).count();
+    writeln!(
+        out,
+        "{}: {on_front} of {count} on the front (*) of accuracy against {noun}, {by_work} on that against multiply-adds (m)\n",
+        group.title()
+    )?;
     comparisons_table(group).write(out)?;
     for setting in group.settings() {
         writeln!(out, "\nmeasured with {setting}; on the front by online time (t), by bytes in all (b)\n")?;
         measured_table(group, &setting).write(out)?;
     }
     for line in group.seeds() {
-        let seeds = line.seeds.len();
+        let (seeds, remarks) = (line.seeds.len(), line.remarks());
+        let remarks = if remarks.is_empty() { remarks } else { format!("; {remarks}") };
         writeln!(
             out,
-            "\n{}: {:.2}% on average over {seeds} seeds, deviation {:.2}",
-            line.network, line.mean, line.deviation
+            "\n{}: {:.2}% on average over {seeds} seeds, deviation {:.2}{remarks}",
+            line.title(),
+            line.mean,
+            line.deviation
         )?;
     }
     if let Some(versions) = group.versions_apart() {
@@ -100,11 +109,7 @@ fn comparisons_table(group: &Group) -> Table {
     let mut table = Table::new(&columns);
     for point in &group.points {
         let (record, counts) = (&point.record, point.record.counts());
-        let mut cells = vec![
-            if point.on_front { "*" } else { "" }.to_owned(),
-            record.title.clone(),
-            grouped(counts.comparisons),
-        ];
+        let mut cells = vec![marks(point), record.title.clone(), grouped(counts.comparisons)];
         cells.extend(group.shares_signs().then(|| grouped(counts.gated_values)));
         cells.extend([
             short(record.macs),
@@ -116,6 +121,11 @@ fn comparisons_table(group: &Group) -> Table {
         table.row(cells);
     }
     table
+}
+
+fn marks(point: &Point) -> String {
+    let mark = |is_on: bool, mark: &str| if is_on { mark } else { " " }.to_owned();
+    mark(point.on_front, "*") + &mark(point.on_multiply_adds_front, "m")
 }
 
 fn integers(record: &ResultRecord) -> String {

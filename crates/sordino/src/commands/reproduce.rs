@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use recipes::data::DataKind;
 use recipes::method::{Job, select};
-use results::reproduce::{self, Entry, Measured, Paper, RowTraining, Way};
+use results::reproduce::{self, Entry, Measured, Paper, PublishedPoint, RowTraining, Way};
 use serde::Serialize;
 
 use super::optimize::RunArguments;
@@ -29,11 +29,20 @@ pub(super) struct Arguments {
     #[arg(long)]
     list: bool,
     /// Try every frozen model again and compare with what stands beside it; needs --data.
-    #[arg(long, conflicts_with_all = ["id", "list", "row", "dry_run", "recipes", "teacher", "only"])]
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "id", "list", "row", "dry_run", "recipes", "teacher", "only", "watch", "slurm", "device", "out", "shard_mib"
+        ]
+    )]
     check: bool,
     /// For --check: the folder of the frozen models.
     #[arg(long, value_name = "DIR", default_value = "models", requires = "check")]
     models: PathBuf,
+    /// For --check: records of results; those that name one of the models must say what it does [default: results beside
+    /// the models, where that is].
+    #[arg(long, value_name = "DIR", requires = "check")]
+    records: Option<PathBuf>,
     /// For --check: so many test images, evenly over all of them [default: all].
     #[arg(long, value_name = "COUNT", requires = "check")]
     accuracy_images: Option<usize>,
@@ -72,6 +81,7 @@ impl Arguments {
             list: _,
             check: _,
             models: _,
+            records: _,
             accuracy_images: _,
             row,
             dry_run,
@@ -116,6 +126,22 @@ impl Arguments {
     }
 }
 
+/// What `--list --json` says.
+#[derive(Serialize)]
+struct ListReport<'a> {
+    /// The tables and figures of the four papers.
+    tables: Vec<EntryReport<'a>>,
+    /// What other methods print.
+    rivals: Vec<RivalReport>,
+}
+
+#[derive(Serialize)]
+struct RivalReport {
+    data: &'static str,
+    #[serde(flatten)]
+    point: PublishedPoint,
+}
+
 /// What `--json` says of a table or figure.
 #[derive(Serialize)]
 struct EntryReport<'a> {
@@ -131,11 +157,15 @@ struct EntryReport<'a> {
     gpu_minutes: f64,
     /// Predicted for all its teachers.
     teacher_gpu_minutes: f64,
+    /// Their names, each once.
+    teachers: Vec<String>,
     runs: Vec<RunReport<'a>>,
 }
 
 #[derive(Serialize)]
 struct RunReport<'a> {
+    /// What `--only` calls it.
+    run: String,
     row: &'a str,
     way: Way,
     network: &'a str,
@@ -147,6 +177,9 @@ struct RunReport<'a> {
     paper_accuracy: Option<f64>,
     /// Seconds, as the paper prints them.
     paper_latency: Option<f64>,
+    /// Of that, homomorphic encryption and garbled circuits, where they are printed apart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paper_he_gc: Option<[f64; 2]>,
     /// Nothing where it was not run yet.
     ours: Option<Measured>,
     gpu_minutes: f64,
@@ -157,6 +190,7 @@ pub(super) fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<
         arguments.slurm.must_submit()?;
         let check = check::Check {
             models: &arguments.models,
+            records: arguments.records.as_deref(),
             data: arguments.data.as_deref(),
             images: arguments.accuracy_images,
             threads: arguments.run.threads,
@@ -217,7 +251,7 @@ fn jobs(arguments: &Arguments, runs: &[RowTraining<'_>], folder: &Path) -> Vec<J
             if let Some(given) = &arguments.teacher {
                 section.checkpoint.clone_from(given);
             } else {
-                let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let name = teacher_name(folder);
                 job.needs = Some(name.clone());
                 if !teachers.iter().any(|known| known.name == name) {
                     teachers.push(Job {
@@ -241,7 +275,8 @@ fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<Answer> {
         reports.push(report(paper, entry, &entry.runs()?));
     }
     if json {
-        return write_json(out, &reports);
+        let rivals = rivals().map(|(data, point)| RivalReport { data: data.name(), point }).collect();
+        return write_json(out, &ListReport { tables: reports, rivals });
     }
     let mut table = Table::new(&[
         "<table or figure",
@@ -280,18 +315,16 @@ fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<Answer> {
         "accuracy",
         "<dropped ReLUs are",
     ]);
-    for data in [DataKind::Cifar10, DataKind::Cifar100, DataKind::TinyImageNet] {
-        for point in reproduce::rivals(data) {
-            table.row(vec![
-                point.paper,
-                point.place,
-                point.row,
-                data.name().to_owned(),
-                point.printed_relus,
-                format!("{}%", point.accuracy),
-                point.instead.words().to_owned(),
-            ]);
-        }
+    for (data, point) in rivals() {
+        table.row(vec![
+            point.paper,
+            point.place,
+            point.row,
+            data.name().to_owned(),
+            point.printed_relus,
+            format!("{}%", point.accuracy),
+            point.instead.words().to_owned(),
+        ]);
     }
     table.write(out)?;
     writeln!(
@@ -305,6 +338,12 @@ fn list(json: bool, out: &mut dyn Write) -> anyhow::Result<Answer> {
         total / 60.0
     )?;
     Ok(Answer::Yes)
+}
+
+/// The points of other methods, with their data.
+fn rivals() -> impl Iterator<Item = (DataKind, PublishedPoint)> {
+    let sets = [DataKind::Cifar10, DataKind::Cifar100, DataKind::TinyImageNet];
+    sets.into_iter().flat_map(|data| reproduce::rivals(data).map(move |point| (data, point)))
 }
 
 /// How minutes are predicted.
@@ -331,9 +370,11 @@ fn report<'a>(paper: &'a Paper, entry: &'a Entry, runs: &[RowTraining<'a>]) -> E
         gpu_minutes: runs.iter().map(|run| run.minutes).sum(),
         // The sum of nothing is -0.
         teacher_gpu_minutes: teachers.iter().fold(0.0, |sum, (_, minutes)| sum + minutes),
+        teachers: teachers.iter().map(|(folder, _)| teacher_name(folder)).collect(),
         runs: runs
             .iter()
             .map(|run| RunReport {
+                run: run_name(run),
                 row: &run.row.row,
                 way: run.way,
                 network: &run.row.network.name,
@@ -342,6 +383,7 @@ fn report<'a>(paper: &'a Paper, entry: &'a Entry, runs: &[RowTraining<'a>]) -> E
                 macs: run.macs,
                 paper_accuracy: run.printed_accuracy,
                 paper_latency: run.row.latency,
+                paper_he_gc: run.row.he_gc,
                 ours: run.ours.clone(),
                 gpu_minutes: run.minutes,
             })
@@ -388,6 +430,7 @@ fn write_rows(report: &EntryReport<'_>, out: &mut dyn Write) -> anyhow::Result<A
         "paper",
         "<ours",
         "GPU minutes",
+        "<run",
     ]);
     for run in &report.runs {
         let percent = |accuracy: f64| format!("{accuracy:.2}%");
@@ -404,6 +447,7 @@ fn write_rows(report: &EntryReport<'_>, out: &mut dyn Write) -> anyhow::Result<A
                 format!("{}{relus}{} by {}", percent(ours.accuracy), differs(ours), ours.recipe)
             }),
             format!("{:.1}", run.gpu_minutes),
+            run.run.clone(),
         ]);
     }
     table.write(out)?;
@@ -412,26 +456,53 @@ fn write_rows(report: &EntryReport<'_>, out: &mut dyn Write) -> anyhow::Result<A
         "\n{} networks, {:.0} GPU minutes, and {:.0} for teachers where they are not there yet",
         report.networks, report.gpu_minutes, report.teacher_gpu_minutes
     )?;
+    if !report.teachers.is_empty() {
+        writeln!(out, "teachers: {}", report.teachers.join(", "))?;
+    }
+    writeln!(out, "--only takes the names of runs and teachers")?;
     Ok(Answer::Yes)
 }
 
+/// Writes each recipe once and names all files, also those that are there already; one that holds something else is refused
+/// before anything is written.
 fn write_recipes(runs: &[RowTraining<'_>], folder: &Path, out: &mut dyn Write) -> anyhow::Result<Answer> {
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut files: Vec<(PathBuf, String)> = Vec::new();
     for run in runs {
-        let teacher = run
-            .teacher
-            .iter()
-            .filter_map(|(at, recipe)| Some((folder.join(at.file_name()?).with_extension("toml"), recipe)));
-        let own = (folder.join(run_name(run)).with_extension("toml"), &run.recipe);
-        for (path, recipe) in teacher.chain([own]) {
-            if !path.is_file() {
-                std::fs::write(&path, recipe.to_toml())
-                    .with_context(|| format!("cannot write {}", path.display()))?;
-                writeln!(out, "{}", path.display())?;
+        let teacher =
+            run.teacher.iter().filter_map(|(at, recipe)| Some((folder.join(at.file_name()?), recipe)));
+        for (path, recipe) in teacher.chain([(folder.join(run_name(run)), &run.recipe)]) {
+            let file = (path.with_extension("toml"), recipe.to_toml());
+            if !files.contains(&file) {
+                must_be_free(&file.0, &file.1)?;
+                files.push(file);
             }
         }
     }
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    for (path, text) in files {
+        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        writeln!(out, "{}", path.display())?;
+    }
     Ok(Answer::Yes)
+}
+
+/// Refuses a file that is there and holds something else than what is to be written.
+fn must_be_free(path: &Path, text: &str) -> anyhow::Result<()> {
+    match std::fs::read(path) {
+        Ok(there) if there != text.as_bytes() => bail!(
+            "{} is there already and holds another recipe; expected a folder without it, or with the same recipe in it",
+            path.display()
+        ),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot read {}", path.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The name of a teacher: that of its folder.
+fn teacher_name(folder: &Path) -> String {
+    folder.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// The name of a run's folder and file: letters, digits and dashes.
@@ -441,4 +512,22 @@ pub(super) fn run_name(run: &RowTraining<'_>) -> String {
     let dashed: String = text.chars().map(plain).collect();
     let words: Vec<_> = dashed.split('-').filter(|word| !word.is_empty()).collect();
     words.join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_run_of_a_table_has_a_folder_for_itself() {
+        for (_, entry) in reproduce::entries() {
+            let mut names = BTreeSet::new();
+            for run in entry.runs().unwrap() {
+                let name = run_name(&run);
+                assert!(names.insert(name.clone()), "{}: {name} twice", entry.id);
+            }
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! `sordino reproduce --check`: every frozen model of a folder, tried again and held against what stands beside it.
 //!
-//! Beside `NAME.sordino` lies `NAME.frozen.json`, what freezing it said: the digest of the file and its accuracy. On all images that
-//! it was measured on, integers must give the same number of right answers; on a part of them, one that chance explains.
+//! Beside `NAME.sordino` lies `NAME.frozen.json`, what freezing it said: the digest of the file and its accuracy. On all
+//! images that it was measured on, integers must give the same number of right answers; on a part of them, one that chance
+//! explains. So it is with the records of results that name the file.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,7 @@ use anyhow::{Context, bail};
 use network::inference_model::InferenceModel;
 use recipes::data::Dataset;
 use recipes::trial::{TrialRounding, model_answers, spread};
+use results::{ResultRecord, collect};
 use serde::{Deserialize, Serialize};
 
 use super::super::trial::{digest, images_for, progress, threads_or_all};
@@ -47,6 +49,8 @@ enum Verdict {
     Agrees,
     /// Another accuracy.
     Differs,
+    /// Its note is right, and its record has another accuracy.
+    RecordDiffers,
     /// Not the file that the note is about.
     OtherFile,
     /// No accuracy was noted.
@@ -59,6 +63,7 @@ impl Verdict {
             Self::Holds => "holds",
             Self::Agrees => "agrees, as far as it was tried",
             Self::Differs => "differs",
+            Self::RecordDiffers => "its record differs",
             Self::OtherFile => "another file than its note says",
             Self::NothingNoted => "no accuracy noted",
         }
@@ -76,6 +81,8 @@ struct Checked {
     /// From 0 to 1.
     noted: Option<f64>,
     noted_images: Option<u64>,
+    /// By the record that names the file; from 0 to 1.
+    recorded: Option<f64>,
     rounded: &'static str,
     came: Option<f64>,
     images: Option<u64>,
@@ -85,6 +92,7 @@ struct Checked {
 /// What to try, and on what.
 pub(super) struct Check<'a> {
     pub(super) models: &'a Path,
+    pub(super) records: Option<&'a Path>,
     pub(super) data: Option<&'a Path>,
     pub(super) images: Option<usize>,
     pub(super) threads: Option<usize>,
@@ -102,8 +110,9 @@ impl Check<'_> {
                 files.len()
             );
         };
+        let records = self.records()?;
         let checked: Vec<Checked> =
-            files.iter().map(|file| self.check(file, data)).collect::<anyhow::Result<_>>()?;
+            files.iter().map(|file| self.check(file, data, &records)).collect::<anyhow::Result<_>>()?;
         let is_good = checked.iter().all(|checked| checked.verdict.is_good());
         if self.json {
             write_json(out, &checked)?;
@@ -128,7 +137,18 @@ impl Check<'_> {
         Ok(files)
     }
 
-    fn check(&self, file: &Path, data: &Path) -> anyhow::Result<Checked> {
+    /// The records to compare with: those of the folder that was named, or what lies in `results` beside the models.
+    fn records(&self) -> anyhow::Result<Vec<ResultRecord>> {
+        let beside = self.models.with_file_name("results");
+        let found = match self.records {
+            Some(folder) => collect(folder)?,
+            None if beside.is_dir() => collect(&beside)?,
+            None => Vec::new(),
+        };
+        Ok(found.into_iter().map(|run| run.record).collect())
+    }
+
+    fn check(&self, file: &Path, data: &Path, records: &[ResultRecord]) -> anyhow::Result<Checked> {
         let beside = file.with_extension("frozen.json");
         let text = std::fs::read_to_string(&beside).with_context(|| {
             format!("cannot read {}, which says what {} does", beside.display(), file.display())
@@ -146,6 +166,7 @@ impl Check<'_> {
             file: name,
             noted: noted.map(|noted| noted.1),
             noted_images: noted.map(|noted| noted.0),
+            recorded: None,
             rounded: if matches!(noted, Some((_, _, TrialRounding::Private(_)))) {
                 "by shares"
             } else {
@@ -164,6 +185,14 @@ impl Check<'_> {
         checked.came = Some(correct as f64 / images as f64);
         checked.images = Some(images);
         checked.verdict = judge((share, noted_images), (correct, images));
+        // Records have what integers do that are rounded to nearest.
+        let of_file = recorded(records, &note.digest).filter(|_| rounding == TrialRounding::Nearest);
+        checked.recorded = of_file.map(|recorded| recorded.0);
+        if let (true, Some(recorded)) = (checked.verdict.is_good(), of_file)
+            && !judge(recorded, (correct, images)).is_good()
+        {
+            checked.verdict = Verdict::RecordDiffers;
+        }
         Ok(checked)
     }
 
@@ -186,6 +215,12 @@ impl Check<'_> {
     }
 }
 
+/// The accuracy of a file by the record that names it, and on how many images that is.
+fn recorded(records: &[ResultRecord], digest: &str) -> Option<(f64, u64)> {
+    let record = records.iter().find(|record| record.model.as_ref().is_some_and(|it| it.digest == digest))?;
+    Some((record.integer_accuracy? / 100.0, record.integer_images?))
+}
+
 /// Whether right answers are those that were noted: exactly on as many images, within chance on fewer.
 fn judge((share, noted_images): (f64, u64), (correct, images): (u64, u64)) -> Verdict {
     if images >= noted_images {
@@ -201,13 +236,14 @@ fn judge((share, noted_images): (f64, u64), (correct, images): (u64, u64)) -> Ve
 }
 
 fn write_table(checked: &[Checked], out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut table = Table::new(&["<model", "noted", "came", "images", "<rounded", "<verdict"]);
+    let mut table = Table::new(&["<model", "noted", "record", "came", "images", "<rounded", "<verdict"]);
     let percent =
         |share: Option<f64>| share.map_or_else(|| "-".to_owned(), |share| format!("{:.2}%", 100.0 * share));
     for checked in checked {
         table.row(vec![
             checked.file.clone(),
             percent(checked.noted),
+            percent(checked.recorded),
             percent(checked.came),
             checked.images.map_or_else(|| "-".to_owned(), grouped),
             checked.rounded.to_owned(),

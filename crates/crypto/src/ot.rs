@@ -41,6 +41,11 @@ pub mod values;
 pub use depth::Depth;
 pub use tree::TreeSums;
 
+/// Bytes that one extension holds for a session on this processor, at the depth that takes most.
+pub fn most_session_bytes() -> usize {
+    kernel::Engine::most_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::base::{ReceiverPoints, SenderPoint};

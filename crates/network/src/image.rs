@@ -2,6 +2,8 @@
 
 mod normalization;
 
+use std::fmt;
+
 use crate::inference_model::ImageFormat;
 use crate::shape::Shape;
 
@@ -12,11 +14,17 @@ pub const CIFAR_MEAN: [f32; 3] = [0.4914, 0.4822, 0.4465];
 /// The standard deviation of each channel of CIFAR-10.
 pub const CIFAR_DEVIATION: [f32; 3] = [0.2470, 0.2435, 0.2616];
 
-/// An image: bytes in channel, row, column order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An image: bytes in channel, row, column order. Its pixels are not printed.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Image {
     shape: Shape,
     pixels: Vec<u8>,
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Image({})", self.shape)
+    }
 }
 
 impl Image {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crypto::ot::most_session_bytes;
 use inference::connection::TlsAcceptor;
 use inference::connection::refusal::{Refusal, RefusalCode};
 use inference::plan::{Plan, Reveal};
@@ -28,8 +29,10 @@ use super::stores::{ClientName, Store};
 const LAST_MOMENT: Duration = Duration::from_secs(2);
 /// Clients beyond the limit to whom somebody still says so; the others find the door shut.
 const DOORMEN: usize = 8;
-/// What one connection takes: keys, buffers of TLS, a stack. Measured: 0.7 MB.
+/// What one connection takes beside its transfers: keys, buffers of TLS, a stack. Measured: 0.7 MB with shallow transfers.
 const SESSION_BYTES: u64 = 1 << 20;
+/// Transfers of a session, one for each direction. Their clients choose how deep, and deep ones hold most.
+const TRANSFERS: u64 = 2;
 
 /// What a service is made of.
 pub struct ServiceParts {
@@ -400,7 +403,8 @@ impl Service {
 /// What is held whether or not anybody asks: process, weights, connections.
 fn standing_memory<'a>(plans: impl Iterator<Item = &'a Plan>, limits: &Limits) -> u64 {
     let weights = plans.map(|plan| plan.memory().server_weights).sum::<u64>();
-    let sessions = SESSION_BYTES.saturating_mul(limits.clients as u64);
+    let session = SESSION_BYTES + TRANSFERS * most_session_bytes() as u64;
+    let sessions = session.saturating_mul(limits.clients as u64);
     limits.process.saturating_add(weights).saturating_add(sessions)
 }
 

@@ -10,6 +10,7 @@ use crypto::secret::Secret;
 use inference::InferenceError;
 use inference::connection::refusal::{Refusal, RefusalCode};
 use inference::connection::{Connection, Role, TimeLimits, TlsStream};
+use inference::plan::Depth;
 use inference::requests::{MAX_REQUEST_BYTES, Reply, Request, StoredId};
 use inference::server::{PreparedServer, Server};
 use network::text::with_causes;
@@ -32,6 +33,8 @@ const KEEPING_PAUSE: Duration = Duration::from_millis(20);
 const DOORMAN_PATIENCE: Duration = Duration::from_secs(3);
 /// Probes that are answered on one connection; a client that measures the link sends six.
 const MAX_PROBES: u32 = 64;
+/// How often one connection may ask about what is stored, and have it discarded. Each takes the store from everybody else.
+const MAX_QUESTIONS: u32 = 256;
 
 /// Tells a client that there is no room for it.
 pub(super) fn turn_away(service: &Service, socket: TcpStream, is_passed_on: bool, refusal: &Refusal) {
@@ -102,7 +105,9 @@ pub(super) fn run(visit: &Visit, socket: TcpStream, address: IpAddr, is_passed_o
         let (place, memory) = service.wait_for_place(&client)?;
         seat.take(place);
         // Time in the line is ours, not the client's.
-        limits.allow(Some(patience));
+        let set_up = chosen.1.plan().traffic(Depth::Eight).set_up;
+        let time = service.parts.limits.time_for(set_up.bytes_up + set_up.bytes_down);
+        limits.allow(Some(patience.max(time)));
         turn = Some(InTurn { limits: Arc::clone(&limits), _memory: memory });
         Ok(chosen)
     };
@@ -121,7 +126,7 @@ pub(super) fn run(visit: &Visit, socket: TcpStream, address: IpAddr, is_passed_o
     server.take_turns(Arc::<Seat>::clone(&seat));
     let owner = Owner { model: server.name().clone(), served: Arc::clone(server.model()), client };
     let prepared = VecDeque::new();
-    let mut session = Session { visit, server, limits, seat, owner, prepared, probes: 0 };
+    let mut session = Session { visit, server, limits, seat, owner, prepared, probes: 0, questions: 0 };
     let result = session.serve();
     session.end(result);
 }
@@ -156,6 +161,8 @@ struct Session<'a> {
     prepared: VecDeque<(PreparedServer, Reservation)>,
     /// How many were answered.
     probes: u32,
+    /// Likewise of questions about the store.
+    questions: u32,
 }
 
 /// The time in which something is computed for a client: a place whenever the client is not waited for, and memory.
@@ -425,6 +432,12 @@ impl Session<'_> {
         &mut self,
         ask: impl FnOnce(&dyn super::stores::Store, &Owner) -> Result<Reply, StoreFault>,
     ) -> Result<(), End> {
+        self.questions += 1;
+        if self.questions > MAX_QUESTIONS {
+            let text =
+                format!("one connection may ask {MAX_QUESTIONS} times about what is stored; connect again");
+            return Err(End::Refused(Refusal::new(RefusalCode::Limit, text)));
+        }
         let reply = ask(&*self.store()?, &self.owner).map_err(store_fault)?;
         if let Reply::Discarded { count } = reply {
             info!(session = self.visit.number, client = %self.owner.client, count, "discarded");

@@ -105,7 +105,6 @@ fn answer(mut socket: TcpStream, service: &Arc<Service>, page: &WebPage) -> io::
         return match (admission(&request, page), plain) {
             (Ok(key), Some(plain)) => {
                 upgrade::switch_protocols(&mut socket, &key, SUBPROTOCOL)?;
-                socket.set_read_timeout(Some(PATIENCE))?;
                 plain.run(&socket, address, service)
             }
             (Ok(key), None) => {

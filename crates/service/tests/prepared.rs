@@ -64,6 +64,20 @@ fn refusal_of(error: ClientError) -> RefusalCode {
 }
 
 #[test]
+fn a_connection_may_ask_so_often_about_the_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = tiny_model(1);
+    let server = serve(&model, folder.path());
+    let mut client = server.connect().unwrap();
+    for _ in 0..256 {
+        client.room().unwrap();
+    }
+    assert_eq!(refusal_of(client.room().unwrap_err()), RefusalCode::Limit);
+    // Another connection begins anew.
+    server.connect().unwrap().room().unwrap();
+}
+
+#[test]
 fn what_was_prepared_survives_every_process_and_is_used_once() {
     let folder = tempfile::tempdir().unwrap();
     let model = tiny_model(1);

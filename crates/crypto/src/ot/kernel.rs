@@ -209,6 +209,21 @@ impl Engine {
     }
 }
 
+impl Engine {
+    /// Bytes that the keyed streams of the deepest engine take on this processor.
+    pub(in crate::ot) fn most_bytes() -> usize {
+        let leaves = Depth::Eight.trees() * Depth::Eight.leaves();
+        #[cfg(target_arch = "x86_64")]
+        {
+            let cpu = CpuFeatures::available();
+            if cpu.avx2 && cpu.aes {
+                return leaves * size_of::<schedule::RoundKeys>();
+            }
+        }
+        leaves * size_of::<portable::LeafCipher>()
+    }
+}
+
 impl Streams {
     fn new(cpu: CpuFeatures, leaves: &Leaves) -> Self {
         #[cfg(target_arch = "x86_64")]

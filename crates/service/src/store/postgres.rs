@@ -33,6 +33,7 @@ const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS sordino_prepared (
         id BYTEA PRIMARY KEY, token BYTEA NOT NULL, owner BYTEA NOT NULL, model BYTEA NOT NULL,
         expires BIGINT NOT NULL, size BIGINT NOT NULL, sealed BYTEA NOT NULL);
+    CREATE INDEX IF NOT EXISTS sordino_prepared_token ON sordino_prepared (token, expires);
     CREATE INDEX IF NOT EXISTS sordino_prepared_owner ON sordino_prepared (owner);
     CREATE INDEX IF NOT EXISTS sordino_prepared_expires ON sordino_prepared (expires);";
 

@@ -29,6 +29,7 @@ const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS prepared (
         id BLOB PRIMARY KEY, token BLOB NOT NULL, owner BLOB NOT NULL, model BLOB NOT NULL,
         expires INTEGER NOT NULL, size INTEGER NOT NULL, sealed BLOB NOT NULL) STRICT;
+    CREATE INDEX IF NOT EXISTS prepared_token ON prepared (token, expires);
     CREATE INDEX IF NOT EXISTS prepared_owner ON prepared (owner, size);
     CREATE INDEX IF NOT EXISTS prepared_expires ON prepared (expires, size);";
 

@@ -9,9 +9,10 @@
 //! answer is drawn from the client's hourly quota, takes a place, and tells no more than a private one.
 
 use std::fmt;
-use std::io::{self, BufReader, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use inference::client::Answer;
 use inference::connection::refusal::Refusal;
@@ -26,6 +27,8 @@ use crate::stores::ClientName;
 
 /// The longest question.
 const MAX_QUESTION_BYTES: usize = 4 << 20;
+/// In which it must have come.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Answers in plain: from a model's name and an image's bytes to the logits, or to what is wrong.
 #[derive(Clone)]
@@ -41,7 +44,9 @@ impl PlainAnswers {
 
     /// Answers one question, then ends the connection.
     pub(super) fn run(&self, browser: &TcpStream, address: IpAddr, service: &Service) -> io::Result<()> {
-        let (mut reader, mut buffer) = (BufReader::with_capacity(PIECE_BYTES, browser), vec![0; PIECE_BYTES]);
+        let browser_until = Until { browser, end: Instant::now() + PATIENCE };
+        let mut reader = BufReader::with_capacity(PIECE_BYTES, browser_until);
+        let mut buffer = vec![0; PIECE_BYTES];
         let mut question = Question::default();
         while !question.is_whole() {
             if frames::read(&mut reader, &mut question, &mut buffer)? == Word::Close {
@@ -81,6 +86,23 @@ impl PlainAnswers {
             Reveal::Logits => answer,
             Reveal::Class => Answer::Class(answer.class()),
         })
+    }
+}
+
+/// A browser that is listened to until a moment: one that says a byte now and then holds its place no longer than others.
+struct Until<'a> {
+    browser: &'a TcpStream,
+    end: Instant,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.browser.set_read_timeout(Some(left))?;
+        self.browser.read(buffer)
     }
 }
 
@@ -167,6 +189,24 @@ mod tests {
         assert!(text(admit(&service, &client, "tiny")).contains("the server is busy"), "one place");
         drop(place);
         assert!(text(admit(&service, &client, "tiny")).contains("2 images answered in an hour"));
+    }
+
+    #[test]
+    fn who_says_a_byte_now_and_then_is_not_heard_for_ever() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut slow = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (browser, _) = listener.accept().unwrap();
+        let talker = std::thread::spawn(move || {
+            while slow.write_all(b"x").is_ok() {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let mut until = Until { browser: &browser, end: Instant::now() + Duration::from_millis(200) };
+        let error = std::iter::from_fn(|| Some(until.read(&mut [0]))).find_map(Result::err).unwrap();
+        assert!(matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock), "{error}");
+        browser.shutdown(Shutdown::Both).unwrap();
+        drop(browser);
+        talker.join().unwrap();
     }
 
     #[test]

@@ -49,8 +49,12 @@ fn pairs_of_pixels(distance: usize) -> Dataset {
     }
 }
 
-/// The operations of the only cell, behind a whole search; scores move after so many epochs.
-fn search(distance: usize, frozen_epochs: u32) -> Vec<CellOperation> {
+/// The rate of scores that learn, and of some that do not.
+const RATE: f64 = 0.02;
+const REST: f64 = 1e-12;
+
+/// The operations of the only cell, behind a whole search whose scores move at this rate.
+fn search(distance: usize, score_rate: f64) -> Vec<CellOperation> {
     crate::tensor::set_threads(1);
     let search = CellSearch {
         nodes: 1,
@@ -59,8 +63,7 @@ fn search(distance: usize, frozen_epochs: u32) -> Vec<CellOperation> {
         depth: 1,
         epochs: 8,
         batch: Some(32),
-        score_rate: Some(0.02),
-        frozen_epochs: Some(frozen_epochs),
+        score_rate: Some(score_rate),
         weights: Some(WeightUpdates { learning_rate: 0.1, ..WeightUpdates::default() }),
         ..CellSearch::default()
     };
@@ -88,14 +91,14 @@ fn reaches_far(operation: &CellOperation) -> bool {
 
 #[test]
 fn the_search_picks_the_operations_that_a_task_needs() {
-    let far = search(8, 0);
+    let far = search(8, RATE);
     assert!(far.iter().all(reaches_far), "{far:?} for pixels far apart");
-    let near = search(1, 0);
+    let near = search(1, RATE);
     assert!(!near.iter().any(reaches_far), "{near:?} for pixels side by side");
 }
 
 #[test]
 fn scores_that_do_not_learn_pick_nothing_of_use() {
-    let far = search(8, 8);
+    let far = search(8, REST);
     assert!(!far.iter().all(reaches_far), "{far:?} by chance; the test above would say nothing");
 }

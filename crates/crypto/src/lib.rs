@@ -7,7 +7,8 @@
 //!
 //! ```text
 //! secret  random  domain   how secrets are held, drawn and kept apart
-//! cpu  wide                which kernels this processor may run
+//! cpu                      which kernels this processor may run
+//! wide                     safe loops, compiled for each instruction set
 //! ring                     Z_2^l: shares, packing, the integer kernels of the online phase
 //! he                       RLWE: the linear layers of the offline phase
 //! ot                       oblivious transfer: how the client gets its wire labels

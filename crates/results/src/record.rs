@@ -235,6 +235,11 @@ pub(crate) mod tests {
         let _ = record.note_timing(timing(0.4, "loopback", "m"));
         let online: Vec<f64> = record.private.iter().map(|timing| timing.online_s).collect();
         assert_eq!(online, [0.9, 0.4]);
+        // What another processor takes stands beside it.
+        let elsewhere =
+            PrivateTiming { processor: "another processor".to_owned(), ..timing(0.3, "loopback", "m") };
+        let _ = record.note_timing(elsewhere);
+        assert_eq!(record.private.len(), 3);
         // Figures of one model say nothing about another.
         record.note_model(FrozenModel { file: "n.sordino".into(), digest: "n".into() }, 49.5, 10_000);
         assert!(record.private.is_empty() && record.integer_accuracy == Some(49.5));

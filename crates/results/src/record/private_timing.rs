@@ -77,12 +77,12 @@ impl PrivateTiming {
         self.online_bytes + self.further_offline_bytes.unwrap_or(self.offline_bytes)
     }
 
-    /// Whether it takes the place of an earlier measurement: of the same link, threads and answer, whatever the protocol's
-    /// version was.
+    /// Whether it takes the place of an earlier measurement: on the same processor, of the same link, threads and answer,
+    /// whatever the protocol's version was.
     pub(super) fn repeats(&self, earlier: &Self) -> bool {
-        let key =
-            |timing: &Self| (timing.link.clone(), timing.threads, timing.exact_relus, timing.class_only);
-        key(self) == key(earlier)
+        let alike = (self.threads, self.exact_relus, self.class_only)
+            == (earlier.threads, earlier.exact_relus, earlier.class_only);
+        alike && self.link == earlier.link && self.processor == earlier.processor
     }
 }
 

@@ -185,12 +185,10 @@ wide! {
         inputs: &[u64],
         stars: &[u64],
     ) -> Vec<u64> {
+        let mut words = vec![0; labels.len()];
         let pads = zero.iter().zip(one).zip(after);
         let places = labels.iter_mut().zip(before).zip(inputs.iter().zip(stars));
-        let word = |(((zero, one), after), ((label, before), (input, stars))): (
-            ((&u64, &u64), &u64),
-            ((&mut u64, &u64), (&u64, &u64)),
-        )| {
+        for ((((zero, one), after), ((label, before), (input, stars))), word) in pads.zip(places).zip(&mut words) {
             let (bit, star) = (input >> level & 1, stars >> level & 1);
             let permute = star ^ bit ^ 1;
             let next_permute = (stars ^ input) >> (level + 1) & 1 ^ 1;
@@ -199,9 +197,9 @@ wide! {
             let color = at_0 & 1 ^ next_permute ^ (star & bit);
             *label = at_0 ^ color ^ (after & spread(star & bit));
             let outcome = *label ^ (after & spread(bit & (star ^ 1)));
-            (at_1 ^ outcome) << 1 | color
-        };
-        pads.zip(places).map(word).collect()
+            *word = (at_1 ^ outcome) << 1 | color;
+        }
+        words
     }
 }
 

@@ -39,7 +39,9 @@ impl Arguments {
         match lines.iter().any(|line| line.deviation.abs() <= SPHYNX_TOLERANCE) {
             true => format!("up to {tolerance}% more or less than {budget} ReLUs are listed"),
             false => {
-                format!("no network is within {tolerance}% of {budget} ReLUs; the nearest below is listed")
+                format!(
+                    "no network is within {tolerance}% of {budget} ReLUs; the one that a search takes is listed"
+                )
             }
         }
     }

@@ -203,7 +203,7 @@ struct SharedSignsArguments {
 struct SphynxArguments {
     #[command(flatten)]
     common: CommonArguments,
-    /// Where cells come from: published, search, darts, pc-darts, or a TOML file of cells [default: the recipe's, or search].
+    /// Where cells come from: published, search, or a TOML file of cells [default: the recipe's, or search].
     #[arg(long, value_name = "CELLS")]
     cells: Option<CellsSource>,
     /// Where reduce cells stand [default: the recipe's, or search].

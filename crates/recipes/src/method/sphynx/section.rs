@@ -234,12 +234,10 @@ impl std::str::FromStr for CellsSource {
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "published" => Ok(Self::Published),
-            "darts" => Ok(Self::Given(Genotype::darts().to_word())),
-            "pc-darts" => Ok(Self::Given(Genotype::pc_darts().to_word())),
             "search" => Ok(Self::Search),
             _ if text.ends_with(".toml") || text.contains('@') => Ok(Self::Given(text.to_owned())),
             _ => Err(format!(
-                "{text:?} are no cells; expected published, darts, pc-darts, search, or a file that ends in .toml"
+                "{text:?} are no cells; expected published, search, or a file that ends in .toml"
             )),
         }
     }
@@ -329,8 +327,7 @@ mod tests {
         assert_eq!(cells("published"), Ok(CellsSource::Published));
         assert_eq!(cells("mine.toml").unwrap().file(), Some(PathBuf::from("mine.toml")));
         let error = cells("mine").unwrap_err();
-        assert!(error.contains("search, or a file"), "{error}");
-        assert!(matches!(cells("darts"), Ok(CellsSource::Given(word)) if word.contains('@')));
+        assert!(error.contains("published, search, or a file"), "{error}");
         let section =
             read("budget = 5000\ncells = \"published\"\nfurther = [{ budget = 51200, cells = \"search\" }]")
                 .unwrap();

@@ -240,10 +240,11 @@ impl AdvancedGates {
         let widths = chain::opening_bits(chain.bits);
         append_sections(opening, words.iter().zip(widths).map(|(words, bits)| (&words.expose()[..], bits)));
         let mut waiting = Vec::with_capacity(values.len());
+        let masks = chain.masks();
         let own_values = shape.values().zip(values).enumerate();
         for ((number, (value, own)), shares) in own_values.zip(shares.chunks_exact(signs)) {
             let slopes = slopes.get(number * signs..(number + 1) * signs);
-            let (turned, masked, own) = own.open(&value, &chain, shares, slopes);
+            let (turned, masked, own) = own.open(&value, masks.expose(), shares, slopes);
             append_sections(opening, [(&turned[..], 1), (&masked[..], shape.output_bits)]);
             waiting.push(own);
         }
@@ -268,11 +269,11 @@ impl AdvancedValue {
         Self { offered, product, wrapped }
     }
 
-    /// d and m of every sign.
+    /// d and m of every sign, whose p are the masks.
     pub(super) fn open(
         self,
         value: &ValueShape,
-        chain: &ServerChain,
+        masks: &[u64],
         shares: &[u64],
         slopes: Option<&[u64]>,
     ) -> (Vec<u64>, Vec<u64>, WaitingValue) {
@@ -280,14 +281,13 @@ impl AdvancedValue {
         let signs = shares.len();
         let (mut turned, mut masked) = (vec![0; signs], vec![0; signs]);
         let [mut still, mut lever] = [(); 2].map(|()| Secret::new(vec![0; signs]));
-        let masks = chain.masks();
         let own = OwnWords {
             wrap: offered.wrap.expose(),
             coin: offered.coin.expose(),
             step: offered.step.expose(),
             product: product.expose(),
             wrapped: wrapped.expose(),
-            masks: masks.expose(),
+            masks,
         };
         let (still_words, lever_words) = (still.expose_mut(), lever.expose_mut());
         open_value(value, shares, own, &mut turned, &mut masked, still_words, lever_words);

@@ -225,7 +225,7 @@ impl EnumeratedGate {
             [0, 2].map(|first| Self::pick(&masks, [&self.reverse[first], &self.reverse[first + 1]]));
         let held = hashes(&product, Some(&wrapped));
         let kept = AdvancedValue::new(&value, kept, &held, &masks, &advance);
-        let (turned, masked, waiting) = kept.open(&value, chain, self.words(server).expose(), slopes);
+        let (turned, masked, waiting) = kept.open(&value, &masks, self.words(server).expose(), slopes);
         let opening = [Secret::new(turned), Secret::new(masked)];
         let reply = Secret::new(prepared.reply(&value, deltas, turns, &opening, slopes));
         let turned: Vec<u64> = turns.iter().zip(deltas).map(|(turn, delta)| turn ^ delta).collect();
